@@ -1,0 +1,10 @@
+//! The `holdfast` binary: parses the command line, runs one command, exits with its code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use holdfast::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    cli::run(Cli::parse())
+}
