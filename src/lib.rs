@@ -3,3 +3,4 @@
 //! A request walks down this list, a result walks back up; no module reaches around its neighbour.
 
 pub mod cli;
+pub mod wire;
