@@ -2,6 +2,12 @@
 //!
 //! A request walks down this list, a result walks back up; no module reaches around its neighbour.
 
+pub mod call;
 pub mod cli;
+pub mod config;
+pub mod hold;
+pub mod observe;
+pub mod session;
 pub mod translate;
+pub mod upstream;
 pub mod wire;

@@ -7,6 +7,7 @@ pub mod capability;
 pub mod discover;
 pub mod error;
 pub mod input_request;
+pub mod input_response;
 pub mod notification;
 pub mod request;
 pub mod result;

@@ -1,0 +1,65 @@
+//! The life of one call as a state machine: events in, actions out.
+//!
+//! A call runs from its first leg to its final reply, over however many legs. Time enters as a [`Moment`],
+//! sealing as a [`Seal`]; there is no I/O, no clock and no task here. The shell (`hold::driver`) feeds events
+//! and carries actions out in order.
+//!
+//! What it guarantees, whatever comes in which order:
+//! - every leg gets exactly one reply, every question at most one answer;
+//! - an answer leaves only after it was validated against the question it answers;
+//! - once ended it absorbs everything, and before it ends the server was told if it was left waiting.
+//!
+//! Spec: 2026-07-28 basic/patterns/mrtr and cancellation; 2025-11-25 client/*, basic/utilities/*.
+
+use std::time::Duration;
+
+mod event;
+mod machine;
+mod question;
+mod reissue;
+mod rounds;
+#[cfg(test)]
+mod tests;
+
+pub use event::{Action, AuthChallenge, Event, Leg, LegId, Loss, Origin, Reply, SessionFate};
+pub use machine::{Call, CallSpec};
+pub use reissue::already_answered;
+pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
+
+/// A point in time as the shell counts it: the time since the process started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(pub Duration);
+
+impl std::ops::Add<Duration> for Moment {
+    type Output = Self;
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(span))
+    }
+}
+
+/// The clocks and bounds of a call; see the configuration for where each number comes from.
+#[derive(Clone, Debug)]
+pub struct CallLimits {
+    /// After a question, for how long others may still join it in one result.
+    pub gather_quiet: Duration,
+    /// The longest that gathering may take altogether.
+    pub gather_max: Duration,
+    /// How long a parked call waits for its re-issue.
+    pub hold_ttl: Duration,
+    /// How long a re-issued leg whose client went away keeps running for a repeat to join.
+    pub leg_grace: Duration,
+    /// How long a server may stay silent while a leg waits for it.
+    pub upstream_silence_max: Duration,
+    /// How many questions of one call may be open at once.
+    pub questions_max: usize,
+    /// How often one call may be run anew after error −32042.
+    pub reruns_max: u32,
+}
+
+/// Seals the `requestState` of a round; the shell injects keys, randomness and wall-clock time.
+pub trait Seal {
+    /// The sealed state that a re-issue of `round` must bring back within `valid_for`. `rerun` says that
+    /// the legacy call has ended and the re-issue starts it anew. `None` when it cannot be sealed: the call
+    /// then cannot be held.
+    fn seal(&self, round: Round, valid_for: Duration, rerun: bool) -> Option<String>;
+}

@@ -1,0 +1,494 @@
+//! The state machine of a call: what the server does to it.
+//!
+//! Phases: running → gathering → parked → running …, then ended. Every way out of the machine goes through
+//! `finish`, which replies to all legs, lets the session go and ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::event::{Action, Event, Leg, LegId, Loss, Origin, Reply, SessionFate};
+use super::question::Questions;
+use super::reissue::Answers;
+use super::rounds::Rounds;
+use super::{CallLimits, Moment, Seal};
+use crate::translate::capability::{Capability, ClientCapabilities};
+use crate::translate::discover::ServerIdentity;
+use crate::translate::input_request::{self, InputRequest, NotAsked};
+use crate::translate::result::{self, CacheHints};
+use crate::translate::{self, notification};
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
+use crate::wire::legacy;
+use crate::wire::modern::Method;
+
+/// What a call is about.
+#[derive(Debug)]
+pub struct CallSpec {
+    /// The id and progress token of its request towards the server.
+    pub id: UpstreamId,
+    /// What the client asked for.
+    pub method: Method,
+    /// What the client can be asked.
+    pub capabilities: ClientCapabilities,
+    /// Who the server is; known once a session is leased.
+    pub identity: Arc<ServerIdentity>,
+    /// Caching hints of its result, where the method has them.
+    pub hints: Option<CacheHints>,
+}
+
+/// Where a call stands.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The server works; it is given up on when it stays silent beyond `silent_until`.
+    Running { silent_until: Moment },
+    /// Questions came; they are asked at `until`, or earlier than `latest` if others follow.
+    Gathering { until: Moment, latest: Moment },
+    /// The client was asked; without a re-issue the call is abandoned at `until`.
+    Parked { until: Moment },
+    /// Over.
+    Ended,
+}
+
+/// One call. See the [module](super) for what it guarantees.
+#[derive(Debug)]
+pub struct Call {
+    pub(super) spec: CallSpec,
+    pub(super) limits: Arc<CallLimits>,
+    pub(super) phase: Phase,
+    pub(super) legs: Vec<Leg>,
+    pub(super) questions: Questions,
+    pub(super) rounds: Rounds,
+    /// Why answers to questions that are asked again were not taken.
+    pub(super) rejected: Vec<(Box<str>, String)>,
+    /// The roots this call's client gave, for a server that asks again.
+    pub(super) roots: Option<Box<str>>,
+    /// The latest progress that no leg has heard.
+    pub(super) progress: Option<Box<RawValue>>,
+    /// Until when a call without a leg waits for a repeat.
+    pub(super) grace: Option<Moment>,
+    /// The server works on the request, or waits for answers.
+    pub(super) is_upstream_live: bool,
+    pub(super) reruns: u32,
+    pub(super) actions: VecDeque<Action>,
+}
+
+impl Call {
+    /// A call whose request is about to go up on behalf of its first leg.
+    #[must_use]
+    pub fn new(spec: CallSpec, limits: Arc<CallLimits>, leg: Leg, now: Moment) -> Self {
+        let silent_until = now + limits.upstream_silence_max;
+        Self {
+            spec,
+            limits,
+            phase: Phase::Running { silent_until },
+            legs: vec![leg],
+            questions: Questions::default(),
+            rounds: Rounds::default(),
+            rejected: Vec::new(),
+            roots: None,
+            progress: None,
+            grace: None,
+            is_upstream_live: true,
+            reruns: 0,
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// The id of its current request towards the server.
+    #[must_use]
+    pub fn id(&self) -> UpstreamId {
+        self.spec.id
+    }
+
+    /// Whether it waits for a re-issue.
+    #[must_use]
+    pub fn is_parked(&self) -> bool {
+        matches!(self.phase, Phase::Parked { .. })
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended)
+    }
+
+    /// When [`Event::Timer`] is due, if nothing happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Moment> {
+        let phase = match self.phase {
+            Phase::Running { silent_until } => Some(silent_until),
+            Phase::Gathering { until, .. } | Phase::Parked { until } => Some(until),
+            Phase::Ended => None,
+        }?;
+        Some(self.grace.map_or(phase, |grace| grace.min(phase)))
+    }
+
+    /// The next thing to do, in order.
+    pub fn next_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// What it is about.
+    #[must_use]
+    pub fn method(&self) -> Method {
+        self.spec.method
+    }
+
+    /// What re-issues of the ended call still have to be told.
+    pub fn take_rounds(&mut self) -> Rounds {
+        std::mem::take(&mut self.rounds)
+    }
+
+    /// Takes an event in; [`Call::next_action`] says what to do about it.
+    pub fn handle(&mut self, now: Moment, event: Event<'_>, seal: &dyn Seal) {
+        if self.is_ended() {
+            return;
+        }
+        match event {
+            Event::Server(origin, message) => self.on_server(now, origin, message, seal),
+            Event::Lost(loss) => self.finish(loss.into(), SessionFate::Retire),
+            Event::Refused(reply) => self.finish(reply, SessionFate::Retire),
+            Event::Reissue {
+                leg,
+                round,
+                digest,
+                responses,
+                capabilities,
+                rerun_id,
+            } => {
+                let answers = Answers {
+                    round,
+                    digest,
+                    responses,
+                    capabilities,
+                    rerun_id,
+                };
+                self.on_reissue(now, leg, answers, seal);
+            }
+            Event::LegGone(leg) => self.on_leg_gone(now, leg),
+            Event::Timer => self.on_timer(now, seal),
+            Event::Abandon(why) => self.abandon(failed(why, true)),
+        }
+    }
+
+    fn on_server(&mut self, now: Moment, origin: Origin, message: Message<'_>, seal: &dyn Seal) {
+        if let Phase::Running { silent_until } = &mut self.phase {
+            *silent_until = now + self.limits.upstream_silence_max;
+        }
+        match message {
+            Message::Request { id, method, params } => match ServerId::new(id) {
+                Some(id) => self.on_request(now, id, &method, params),
+                None => tracing::warn!("a server request without a usable id is ignored"),
+            },
+            Message::Notification { method, params } => self.on_notification(now, &method, params),
+            Message::Result { id, result } if self.spec.id.matches(id) => self.on_result(result),
+            // Some servers answer a refused request under another id or none; on the call's own exchange
+            // there is only one request it can be about.
+            Message::Error { id, error }
+                if origin == Origin::Exchange || id.is_some_and(|id| self.spec.id.matches(id)) =>
+            {
+                self.on_error(now, error, seal);
+            }
+            Message::Result { .. } | Message::Error { .. } => {
+                tracing::warn!("a response to a request that was not made is ignored");
+            }
+        }
+    }
+
+    fn on_request(&mut self, now: Moment, id: ServerId, method: &str, params: Option<&RawValue>) {
+        if method == legacy::PING {
+            return self.send(jsonrpc::result(&id, "{}"));
+        }
+        if self.questions.knows(&id) {
+            return;
+        }
+        let request = match InputRequest::parse(method, params) {
+            Ok(request) => request,
+            Err(NotAsked::UnknownMethod) => {
+                return self.refuse(
+                    &id,
+                    error::METHOD_NOT_FOUND,
+                    "the client does not serve this method",
+                );
+            }
+            Err(NotAsked::Malformed(why)) => return self.refuse(&id, error::INVALID_PARAMS, why),
+        };
+        if !self.spec.method.may_ask() {
+            return self.refuse(
+                &id,
+                error::INVALID_REQUEST,
+                "nothing can be asked during this request",
+            );
+        }
+        if !self.spec.capabilities.has(request.needs) {
+            self.refuse(
+                &id,
+                error::INVALID_REQUEST,
+                "the client did not declare the capability this needs",
+            );
+            return self.abandon(missing(request.needs));
+        }
+        if let Some(roots) = self
+            .roots
+            .as_deref()
+            .filter(|_| method == legacy::ROOTS_LIST)
+        {
+            return self
+                .actions
+                .push_back(Action::Send(jsonrpc::result(&id, roots)));
+        }
+        if self.questions.len() >= self.limits.questions_max {
+            return self.refuse(
+                &id,
+                error::INTERNAL_ERROR,
+                "too many questions are open at once",
+            );
+        }
+        self.questions.open(Some(id), request);
+        self.gather(now);
+    }
+
+    /// Waits a little for further questions; while parked they wait for the re-issue anyway.
+    pub(super) fn gather(&mut self, now: Moment) {
+        let quiet = now + self.limits.gather_quiet;
+        match &mut self.phase {
+            Phase::Running { .. } => {
+                let latest = now + self.limits.gather_max;
+                self.phase = Phase::Gathering {
+                    until: quiet.min(latest),
+                    latest,
+                };
+            }
+            Phase::Gathering { until, latest } => *until = quiet.min(*latest),
+            Phase::Parked { .. } | Phase::Ended => {}
+        }
+    }
+
+    fn on_notification(&mut self, now: Moment, method: &str, params: Option<&RawValue>) {
+        match method {
+            legacy::CANCELLED => {
+                let Some(id) = notification::cancelled_id(params) else {
+                    return;
+                };
+                let withdrawn = self.questions.withdraw(id) && self.questions.is_empty();
+                if withdrawn && matches!(self.phase, Phase::Gathering { .. }) {
+                    self.run(now);
+                }
+            }
+            legacy::PROGRESS if notification::is_progress_of(params, self.spec.id) => {
+                self.progress = params.map(ToOwned::to_owned);
+                self.tell_progress();
+            }
+            legacy::MESSAGE => {
+                let (Some(level), Some(params)) = (notification::level(params), params) else {
+                    return;
+                };
+                for leg in &self.legs {
+                    if leg.log_level.is_some_and(|wanted| wanted <= level) {
+                        let message = notification::message(params).into();
+                        self.actions.push_back(Action::Notify(leg.id, message));
+                    }
+                }
+            }
+            // `notifications/elicitation/complete` is consumed: the modern era has no such message.
+            // List changes and resource updates concern the session, not a call.
+            _ => {}
+        }
+    }
+
+    /// Tells the latest progress to the legs that want it; without any leg it waits for the next one.
+    pub(super) fn tell_progress(&mut self) {
+        if self.legs.is_empty() {
+            return;
+        }
+        let Some(progress) = self.progress.take() else {
+            return;
+        };
+        for leg in &self.legs {
+            let told = leg.progress_token.as_deref();
+            if let Some(message) = told.and_then(|token| notification::progress(&progress, token)) {
+                self.actions
+                    .push_back(Action::Notify(leg.id, message.into()));
+            }
+        }
+    }
+
+    fn on_result(&mut self, result: &RawValue) {
+        // A retry depends on answers that are no part of the cache key (server/utilities/caching).
+        let hints = self.spec.hints.filter(|_| !self.rounds.was_asked());
+        let info = self.spec.identity.server_info.as_deref();
+        let reply = match result::complete(self.spec.method, result, info, hints) {
+            Ok(result) => Reply::Result(result.into()),
+            Err(refusal) => failed(&refusal.to_string(), true),
+        };
+        self.complete(reply);
+    }
+
+    fn on_error(&mut self, now: Moment, error: ErrorObject, seal: &dyn Seal) {
+        let Some(requests) =
+            input_request::from_url_error(&error).filter(|_| self.spec.method.may_ask())
+        else {
+            return self.complete(Reply::error(translate::error::to_modern(error)));
+        };
+        if !self.spec.capabilities.has(Capability::ElicitationUrl) {
+            return self.complete(missing(Capability::ElicitationUrl));
+        }
+        if self.reruns >= self.limits.reruns_max {
+            return self.complete(failed(
+                "the server asks for the same visit again and again",
+                false,
+            ));
+        }
+        self.questions.take_all();
+        for request in requests {
+            self.questions.open(None, request);
+        }
+        self.is_upstream_live = false;
+        self.actions.push_back(Action::Release(SessionFate::Reuse));
+        self.ask(now, seal);
+    }
+
+    /// Asks the client all open questions: every leg gets them, the call is parked.
+    pub(super) fn ask(&mut self, now: Moment, seal: &dyn Seal) {
+        if self.questions.is_empty() {
+            return self.run(now);
+        }
+        if let Some(lacking) = self.questions.lacking(&self.spec.capabilities) {
+            return self.abandon(missing(lacking));
+        }
+        let rerun = !self.is_upstream_live;
+        let Some(state) = seal.seal(self.rounds.next(), self.limits.hold_ttl, rerun) else {
+            return self.abandon(failed("the call cannot be held", true));
+        };
+        let info = self.spec.identity.server_info.as_deref();
+        let requests = self.questions.show();
+        let rejected = std::mem::take(&mut self.rejected);
+        let reply: Bytes = result::input_required(Some(&requests), &state, info, &rejected).into();
+        let reply = Reply::Result(reply);
+        self.rounds.ask(&reply);
+        self.reply_to_all(&reply);
+        self.phase = Phase::Parked {
+            until: now + self.limits.hold_ttl,
+        };
+    }
+
+    pub(super) fn run(&mut self, now: Moment) {
+        self.phase = Phase::Running {
+            silent_until: now + self.limits.upstream_silence_max,
+        };
+    }
+
+    fn on_leg_gone(&mut self, now: Moment, leg: LegId) {
+        let before = self.legs.len();
+        self.legs.retain(|attached| attached.id != leg);
+        if self.legs.len() == before || !self.legs.is_empty() {
+            return;
+        }
+        if self.rounds.was_answered() {
+            self.grace = Some(now + self.limits.leg_grace);
+        } else {
+            self.abandon(failed("the client went away", true));
+        }
+    }
+
+    fn on_timer(&mut self, now: Moment, seal: &dyn Seal) {
+        if self.grace.is_some_and(|grace| grace <= now) {
+            return self.abandon(failed("the client went away", true));
+        }
+        match self.phase {
+            Phase::Running { silent_until } if silent_until <= now => {
+                self.abandon(failed("the server did not answer in time", true));
+            }
+            Phase::Gathering { until, .. } if until <= now => self.ask(now, seal),
+            Phase::Parked { until } if until <= now => {
+                self.abandon(failed("nobody answered in time", true));
+            }
+            Phase::Running { .. }
+            | Phase::Gathering { .. }
+            | Phase::Parked { .. }
+            | Phase::Ended => {}
+        }
+    }
+
+    /// The server's own end of the call. A question it left open is its own business, but the session is not
+    /// used again: nobody knows whether it still waits.
+    fn complete(&mut self, reply: Reply) {
+        let fate = if self.questions.is_empty() {
+            SessionFate::Reuse
+        } else {
+            SessionFate::Retire
+        };
+        self.finish(reply, fate);
+    }
+
+    /// Ends the call from this side: the server is told, so that it too can let go.
+    pub(super) fn abandon(&mut self, reply: Reply) {
+        for question in self.questions.take_all() {
+            if let Some(answer) = question.abandoned() {
+                self.send(answer);
+            }
+        }
+        if self.is_upstream_live {
+            let reason = match &reply {
+                Reply::Error(error) => error.message.as_str(),
+                Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
+            };
+            let params = json!({"requestId": self.spec.id.0, "reason": reason}).to_string();
+            self.send(jsonrpc::notification(
+                legacy::CANCELLED,
+                Some(params.as_bytes()),
+            ));
+        }
+        self.finish(reply, SessionFate::Retire);
+    }
+
+    /// Ends the call: every leg gets `reply`, the session is let go, nothing follows.
+    pub(super) fn finish(&mut self, reply: Reply, fate: SessionFate) {
+        self.rounds.finish(&reply);
+        self.reply_to_all(&reply);
+        if std::mem::take(&mut self.is_upstream_live) {
+            self.actions.push_back(Action::Release(fate));
+        }
+        self.questions.take_all();
+        self.grace = None;
+        self.phase = Phase::Ended;
+        self.actions.push_back(Action::End);
+    }
+
+    fn reply_to_all(&mut self, reply: &Reply) {
+        for leg in self.legs.drain(..) {
+            self.actions.push_back(Action::Reply(leg.id, reply.clone()));
+        }
+    }
+
+    fn refuse(&mut self, id: &ServerId, code: i64, why: &str) {
+        self.send(jsonrpc::error(id, &ErrorObject::new(code, why)));
+    }
+
+    pub(super) fn send(&mut self, message: Vec<u8>) {
+        self.actions.push_back(Action::Send(message));
+    }
+}
+
+/// The error that names a capability the client did not declare (−32021).
+fn missing(capability: Capability) -> Reply {
+    Reply::error(
+        ErrorObject::new(
+            error::MISSING_CLIENT_CAPABILITY,
+            "the server asks for something that needs a capability the client did not declare",
+        )
+        .with_data(&json!({"requiredCapabilities": capability.as_client_capabilities()})),
+    )
+}
+
+pub(super) fn failed(message: &str, may_have_run: bool) -> Reply {
+    Loss::Failed {
+        message: message.to_owned(),
+        may_have_run,
+    }
+    .into()
+}

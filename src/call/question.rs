@@ -1,0 +1,116 @@
+//! The open questions of a call.
+
+use serde_json::value::RawValue;
+
+use crate::translate::capability::{Capability, ClientCapabilities};
+use crate::translate::input_request::{self, InputKind, InputRequest};
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::{self, ServerId};
+use crate::wire::object;
+
+/// One question that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Question {
+    /// The server's own id of it; `None` for a question of error −32042, which no one waits for.
+    pub(super) id: Option<ServerId>,
+    /// Its key in `inputRequests`.
+    pub(super) key: Box<str>,
+    /// It stood in an `InputRequiredResult`: the client may answer it.
+    pub(super) shown: bool,
+    pub(super) request: InputRequest,
+}
+
+impl Question {
+    /// The message that tells the server that nobody will answer, if it waits.
+    pub(super) fn abandoned(&self) -> Option<Vec<u8>> {
+        let id = self.id.as_ref()?;
+        Some(match self.request.kind {
+            InputKind::ElicitForm | InputKind::ElicitUrl => {
+                jsonrpc::result(id, r#"{"action":"cancel"}"#)
+            }
+            InputKind::Sampling | InputKind::Roots => jsonrpc::error(
+                id,
+                &ErrorObject::new(
+                    error::INTERNAL_ERROR,
+                    "the client went away before it answered",
+                ),
+            ),
+        })
+    }
+}
+
+/// The open questions in the order they came, their keys unique among them.
+#[derive(Debug, Default)]
+pub(super) struct Questions(Vec<Question>);
+
+impl Questions {
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A capability that an open question needs and `declared` lacks.
+    pub(super) fn lacking(&self, declared: &ClientCapabilities) -> Option<Capability> {
+        self.0
+            .iter()
+            .map(|question| question.request.needs)
+            .find(|needs| !declared.has(*needs))
+    }
+
+    pub(super) fn knows(&self, id: &ServerId) -> bool {
+        self.0
+            .iter()
+            .any(|question| question.id.as_ref() == Some(id))
+    }
+
+    pub(super) fn open(&mut self, id: Option<ServerId>, request: InputRequest) {
+        let taken = |key: &str| self.0.iter().any(|question| &*question.key == key);
+        let key = input_request::free_key(&request.wanted_key, taken);
+        self.0.push(Question {
+            id,
+            key,
+            shown: false,
+            request,
+        });
+    }
+
+    /// Removes the question that the server withdrew; whether there was one.
+    pub(super) fn withdraw(&mut self, id: &RawValue) -> bool {
+        let before = self.0.len();
+        self.0.retain(|question| {
+            question
+                .id
+                .as_ref()
+                .is_none_or(|own| own.as_json() != id.get())
+        });
+        self.0.len() < before
+    }
+
+    /// Marks all as shown and writes the `inputRequests` object.
+    pub(super) fn show(&mut self) -> Vec<u8> {
+        let mut out = b"{".to_vec();
+        for question in &mut self.0 {
+            question.shown = true;
+            object::push_member(&mut out, &question.key, &question.request.to_json());
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// Takes those that were shown, to be answered; the others stay.
+    pub(super) fn take_shown(&mut self) -> Vec<Question> {
+        self.0.extract_if(.., |question| question.shown).collect()
+    }
+
+    /// Puts a question back under its old key, to be asked again.
+    pub(super) fn keep(&mut self, question: Question) {
+        self.0.push(question);
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<Question> {
+        std::mem::take(&mut self.0)
+    }
+}

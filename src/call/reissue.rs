@@ -1,0 +1,172 @@
+//! The state machine of a call: what a re-issue does to it.
+//!
+//! Good answers go to the server, missing and bad ones are asked again together with whatever the server
+//! asked meanwhile. Spec: 2026-07-28 basic/patterns/mrtr, "Error Handling".
+
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::event::{Action, Leg, Reply, SessionFate};
+use super::machine::{Call, failed};
+use super::question::Question;
+use super::rounds::{AnswersDigest, Round, Verdict};
+use super::{Moment, Seal};
+use crate::translate::capability::ClientCapabilities;
+use crate::translate::input_request::InputKind;
+use crate::translate::input_response::{self, Rejection};
+use crate::translate::result;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::{self, UpstreamId};
+use crate::wire::modern::Method;
+use crate::wire::object::RawObject;
+
+/// What a re-issue brings.
+pub(super) struct Answers<'a> {
+    pub(super) round: Round,
+    pub(super) digest: AnswersDigest,
+    pub(super) responses: RawObject<'a>,
+    pub(super) capabilities: ClientCapabilities,
+    pub(super) rerun_id: UpstreamId,
+}
+
+/// What became of the answers of one re-issue.
+#[derive(Default)]
+struct Taken {
+    /// An answer, or a refusal of ours, went to the server: it goes on.
+    any: bool,
+    /// A question of error −32042 was not accepted: running anew would only ask again.
+    declined: bool,
+}
+
+impl Call {
+    pub(super) fn on_reissue(
+        &mut self,
+        now: Moment,
+        leg: Leg,
+        answers: Answers<'_>,
+        seal: &dyn Seal,
+    ) {
+        match self.rounds.judge(answers.round, answers.digest) {
+            Verdict::Replay(reply) => {
+                self.grace = None;
+                self.actions.push_back(Action::Reply(leg.id, reply));
+            }
+            Verdict::Answered => self
+                .actions
+                .push_back(Action::Reply(leg.id, already_answered())),
+            Verdict::Join => {
+                self.grace = None;
+                self.legs.push(leg);
+                self.tell_progress();
+            }
+            Verdict::Fresh => {
+                self.grace = None;
+                self.legs.push(leg);
+                self.tell_progress();
+                let taken = self.take_answers(&answers.responses);
+                self.spec.capabilities = answers.capabilities;
+                self.go_on(now, &taken, answers.rerun_id, seal);
+            }
+        }
+    }
+
+    fn take_answers(&mut self, responses: &RawObject<'_>) -> Taken {
+        let mut taken = Taken::default();
+        for question in self.questions.take_shown() {
+            let Some(response) = responses.member(&question.key) else {
+                self.ask_again(question, "no answer was given");
+                continue;
+            };
+            let params = question.request.params.as_deref();
+            match input_response::check(question.request.kind, params, response) {
+                Ok(()) => self.take_answer(question, response, &mut taken),
+                Err(Rejection::BadSchema(why)) => {
+                    // The server's fault: its question cannot be validated, so it cannot be answered.
+                    taken.any = true;
+                    if let Some(id) = &question.id {
+                        let refusal = ErrorObject::new(error::INVALID_PARAMS, why);
+                        self.send(jsonrpc::error(id, &refusal));
+                    }
+                }
+                Err(rejection) => {
+                    let why = rejection.to_string();
+                    self.ask_again(question, &why);
+                }
+            }
+        }
+        taken
+    }
+
+    fn take_answer(&mut self, question: Question, response: &RawValue, taken: &mut Taken) {
+        match question.id {
+            Some(id) => {
+                taken.any = true;
+                if question.request.kind == InputKind::Roots {
+                    self.roots = Some(response.get().into());
+                }
+                self.send(jsonrpc::result(&id, response.get()));
+            }
+            None => taken.declined |= !input_response::is_accepted(response),
+        }
+    }
+
+    fn ask_again(&mut self, question: Question, why: &str) {
+        self.rejected.push((question.key.clone(), why.to_owned()));
+        self.questions.keep(question);
+    }
+
+    fn go_on(&mut self, now: Moment, taken: &Taken, rerun_id: UpstreamId, seal: &dyn Seal) {
+        if self.questions.is_empty() {
+            self.run(now);
+            if !self.is_upstream_live {
+                self.run_anew(taken.declined, rerun_id);
+            }
+        } else if taken.any {
+            // The server may ask more now that it was answered: one round for all of it.
+            self.run(now);
+            self.gather(now);
+        } else {
+            self.ask(now, seal);
+        }
+    }
+
+    fn run_anew(&mut self, declined: bool, id: UpstreamId) {
+        if declined {
+            return self.finish(self.declined(), SessionFate::Reuse);
+        }
+        self.reruns += 1;
+        self.spec.id = id;
+        self.is_upstream_live = true;
+        self.actions.push_back(Action::Start);
+    }
+
+    /// The end of a call whose visit the person refused. A tool's own way to say so is an error result.
+    fn declined(&self) -> Reply {
+        const TEXT: &str =
+            "The visit that the server asked for was declined, so the request was not run.";
+        if self.spec.method != Method::ToolsCall {
+            return failed(TEXT, false);
+        }
+        let text = json!({"content": [{"type": "text", "text": TEXT}], "isError": true});
+        let info = self.spec.identity.server_info.as_deref();
+        serde_json::value::to_raw_value(&text)
+            .ok()
+            .and_then(|raw| result::complete(Method::ToolsCall, &raw, info, None).ok())
+            .map_or_else(
+                || failed(TEXT, false),
+                |result| Reply::Result(result.into()),
+            )
+    }
+}
+
+/// The refusal of a state whose round was answered otherwise, or is long over.
+#[must_use]
+pub fn already_answered() -> Reply {
+    Reply::error(
+        ErrorObject::new(
+            error::INVALID_PARAMS,
+            "this requestState was answered before, and otherwise",
+        )
+        .with_data(&json!({"reason": "answered"})),
+    )
+}

@@ -1,0 +1,252 @@
+//! The configuration: a strict file form, turned whole into settings.
+//!
+//! `file::File` is what stands in TOML; [`Settings`] is what the rest of the program sees. Nothing is read
+//! again later as raw text, nothing in [`Settings`] is optional that is not truly optional, and secrets are
+//! masked when printed.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Uri};
+
+use crate::call::CallLimits;
+use crate::hold::seal::SealingKeys;
+use crate::translate::result::CacheHints;
+
+mod file;
+#[cfg(test)]
+mod tests;
+
+pub use file::{ConfigError, load, parse};
+
+/// Everything `serve` needs to know.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where clients are served.
+    pub listen: SocketAddr,
+    /// Where `/healthz`, `/readyz` and `/metrics` are served, if anywhere.
+    pub admin: Option<SocketAddr>,
+    /// The keys that seal `requestState`.
+    pub keys: SealingKeys,
+    /// The keys were drawn at start: states do not outlive the process.
+    pub keys_are_random: bool,
+    /// What tells one caller from another.
+    pub principal: PrincipalSource,
+    /// What callers without credentials share.
+    pub anonymous: Anonymous,
+    /// `Origin` values that browsers may send besides loopback ones.
+    pub allowed_origins: Vec<HeaderValue>,
+    /// `Host` names that are served besides loopback ones when listening on loopback alone.
+    pub allowed_hosts: Vec<String>,
+    /// The server behind.
+    pub backend: BackendSettings,
+    /// The clocks of the process.
+    pub timers: Timers,
+    /// The bounds of the process.
+    pub limits: Limits,
+}
+
+/// One configured server.
+#[derive(Debug)]
+pub struct BackendSettings {
+    /// Its name in paths, logs and sealed states.
+    pub name: String,
+    /// Its legacy target.
+    pub legacy: Uri,
+    /// Caching hints of its results.
+    pub hints: CacheHints,
+}
+
+/// What tells one caller from another (DESIGN.md, Principals).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PrincipalSource {
+    /// The digest of the `Authorization` value.
+    Authorization,
+    /// A header that a trusted proxy in front sets.
+    Header(HeaderName),
+}
+
+/// What callers without credentials share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anonymous {
+    /// Warm sessions, with each other.
+    Shared,
+    /// Nothing: each call gets a session of its own, closed after it.
+    Isolated,
+    /// They are not served.
+    Refuse,
+}
+
+/// The clocks. Each default says where its number comes from.
+#[derive(Debug, Clone)]
+pub struct Timers {
+    /// The clocks of a call, see [`CallLimits`].
+    pub call: CallTimers,
+    /// How long the outcome of a re-issued call is remembered for a repeat.
+    pub outcome_ttl: Duration,
+    /// How long a session without a call stays open.
+    pub session_idle: Duration,
+    /// How long a server may take for its handshake.
+    pub initialize_timeout: Duration,
+    /// How long the server's GET stream may take to open before calls go ahead without it.
+    pub get_stream_wait: Duration,
+    /// How long a caller waits for a free session at the bound.
+    pub session_wait: Duration,
+    /// How long a question outside any call waits for the next call before it is refused.
+    pub stray_question_max: Duration,
+    /// How long connecting to a server may take.
+    pub connect_timeout: Duration,
+    /// How long a one-way message to a server may take to be accepted.
+    pub send_timeout: Duration,
+    /// How long an idle connection to a server is kept for reuse.
+    pub upstream_idle: Duration,
+    /// How long a client may take to send its request head, and its body.
+    pub client_read_timeout: Duration,
+    /// How long an idle connection of a client is kept.
+    pub client_idle: Duration,
+    /// How often a quiet event stream to a client carries a comment.
+    pub keep_alive: Duration,
+    /// How long shutdown waits for running and held calls.
+    pub shutdown_deadline: Duration,
+}
+
+/// The clocks of a call.
+#[derive(Debug, Clone)]
+pub struct CallTimers {
+    /// See [`CallLimits::gather_quiet`].
+    pub gather_quiet: Duration,
+    /// See [`CallLimits::gather_max`].
+    pub gather_max: Duration,
+    /// See [`CallLimits::hold_ttl`].
+    pub hold_ttl: Duration,
+    /// See [`CallLimits::leg_grace`].
+    pub leg_grace: Duration,
+    /// See [`CallLimits::upstream_silence_max`].
+    pub upstream_silence_max: Duration,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            call: CallTimers::default(),
+            // Clients give up on a leg after 60 s and then repeat it, if at all.
+            outcome_ttl: Duration::from_secs(120),
+            // Python servers drop idle sessions after 30 minutes; most conversations pause for less than five.
+            session_idle: Duration::from_secs(300),
+            // As long as the SDKs wait for one answer.
+            initialize_timeout: Duration::from_secs(60),
+            // The SDK servers answer at once; some send no head before their first event.
+            get_stream_wait: Duration::from_secs(1),
+            // Well within the 60 s after which clients give up.
+            session_wait: Duration::from_secs(10),
+            // Well within the 60 s after which SDK servers give up on a question.
+            stray_question_max: Duration::from_secs(30),
+            // A packet lost twice; a server that is farther away is not there.
+            connect_timeout: Duration::from_secs(10),
+            // Servers accept before they act; arbitrary beyond that.
+            send_timeout: Duration::from_secs(30),
+            // Node closes idle connections after 5 s: stay below, or a request meets the closing.
+            upstream_idle: Duration::from_secs(4),
+            // As nginx does (client_header_timeout, client_body_timeout).
+            client_read_timeout: Duration::from_secs(60),
+            // As nginx does (keepalive_timeout 75 s).
+            client_idle: Duration::from_secs(75),
+            // As the SDK servers do; below the 30 s of the most impatient middleboxes.
+            keep_alive: Duration::from_secs(15),
+            // Kubernetes kills after 30 s by default.
+            shutdown_deadline: Duration::from_secs(25),
+        }
+    }
+}
+
+impl Default for CallTimers {
+    fn default() -> Self {
+        Self {
+            // Questions asked together arrive within a millisecond of each other on one machine.
+            gather_quiet: Duration::from_millis(10),
+            // A person does not notice a tenth of a second.
+            gather_max: Duration::from_millis(100),
+            // A person may take ten minutes to answer; half as much again.
+            hold_ttl: Duration::from_secs(900),
+            // A client reconnects within seconds, or not at all.
+            leg_grace: Duration::from_secs(10),
+            // Five times what clients wait by default: a tool that is silent for longer is lost.
+            upstream_silence_max: Duration::from_secs(300),
+        }
+    }
+}
+
+/// The bounds. Each default says where its number comes from.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The largest body of a client.
+    pub body_bytes_max: usize,
+    /// The largest message of a server.
+    pub message_bytes_max: usize,
+    /// Calls that wait for a re-issue at once.
+    pub holds_max: usize,
+    /// Sessions with a server that are open at once.
+    pub sessions_max: usize,
+    /// Connections of clients at once.
+    pub connections_max: usize,
+    /// Questions of one call that are open at once.
+    pub questions_max: usize,
+    /// How often one call is run anew after error −32042.
+    pub reruns_max: u32,
+    /// Bytes of remembered outcomes; the oldest give way.
+    pub outcome_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // As the SDK servers do.
+            body_bytes_max: 4 << 20,
+            // Four times what a client may send: results carry images and files.
+            message_bytes_max: 16 << 20,
+            // What one process is built for (DESIGN.md, Speed and size).
+            holds_max: 50_000,
+            // As many as the usual limit of open files allows.
+            sessions_max: 20_000,
+            connections_max: 20_000,
+            // A form asks a person; nobody answers more at once. Arbitrary.
+            questions_max: 32,
+            // Clients stop after ten rounds.
+            reruns_max: 8,
+            // Some hundred large results.
+            outcome_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// Settings for one backend with everything else at its default, as `serve --upstream` uses them.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness for a key, or the URL cannot be served.
+    pub fn for_upstream(upstream: &str) -> Result<Self, ConfigError> {
+        file::for_upstream(upstream)
+    }
+
+    /// The bounds of one call.
+    #[must_use]
+    pub fn call_limits(&self) -> Arc<CallLimits> {
+        let timers = &self.timers.call;
+        Arc::new(CallLimits {
+            gather_quiet: timers.gather_quiet,
+            gather_max: timers.gather_max,
+            hold_ttl: timers.hold_ttl,
+            leg_grace: timers.leg_grace,
+            upstream_silence_max: timers.upstream_silence_max,
+            questions_max: self.limits.questions_max,
+            reruns_max: self.limits.reruns_max,
+        })
+    }
+}
+
+/// Where `serve` listens unless it is told otherwise.
+#[must_use]
+pub fn default_listen() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, 8080).into()
+}

@@ -1,0 +1,332 @@
+//! The file form of the configuration: strict TOML, and its way into settings.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use http::{HeaderName, HeaderValue, Uri};
+use serde::{Deserialize, Deserializer};
+
+use super::{
+    Anonymous, BackendSettings, Limits, PrincipalSource, Settings, Timers, default_listen,
+};
+use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
+use crate::translate::result::{CacheHints, CacheScope};
+
+/// Why a configuration is refused. It is refused whole.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// Which file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The text is not TOML of the right form.
+    #[error("wrong form: {0}")]
+    Form(#[from] toml::de::Error),
+    /// A value has the right form and makes no sense.
+    #[error("`{field}`: {why}")]
+    Value {
+        /// Which field.
+        field: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A key is no key.
+    #[error("`keys`")]
+    Key(#[from] BadKey),
+    /// No key could be drawn.
+    #[error("no sealing key")]
+    Randomness(#[from] NoRandomness),
+}
+
+fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
+    ConfigError::Value {
+        field,
+        why: why.into(),
+    }
+}
+
+/// Reads a configuration file.
+///
+/// # Errors
+/// When it cannot be read or is wrong in any part.
+pub fn load(path: &Path) -> Result<Settings, ConfigError> {
+    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+        path: path.display().to_string(),
+        source,
+    })?;
+    parse(&text)
+}
+
+/// Reads a configuration.
+///
+/// # Errors
+/// When it is wrong in any part.
+pub fn parse(text: &str) -> Result<Settings, ConfigError> {
+    toml::from_str::<File>(text)?.into_settings()
+}
+
+pub(super) fn for_upstream(upstream: &str) -> Result<Settings, ConfigError> {
+    let backend = Backend {
+        name: None,
+        legacy: upstream.to_owned(),
+        ttl: None,
+        cache_scope: None,
+    };
+    File {
+        backend: vec![backend],
+        ..File::default()
+    }
+    .into_settings()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+    keys: Option<Vec<String>>,
+    principal: Option<String>,
+    anonymous: Option<AnonymousName>,
+    #[serde(default)]
+    allowed_origins: Vec<String>,
+    #[serde(default)]
+    allowed_hosts: Vec<String>,
+    #[serde(default)]
+    backend: Vec<Backend>,
+    #[serde(default)]
+    timers: TimersTable,
+    #[serde(default)]
+    limits: LimitsTable,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Backend {
+    name: Option<String>,
+    legacy: String,
+    ttl: Option<Span>,
+    cache_scope: Option<ScopeName>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum AnonymousName {
+    Shared,
+    Isolated,
+    Refuse,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ScopeName {
+    Private,
+    Public,
+}
+
+/// A duration as people write it: `45s`, `10m`, `250ms`.
+struct Span(Duration);
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        humantime::parse_duration(&text)
+            .map(Self)
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+fn positive<T: Default + PartialEq>(field: &'static str, value: T) -> Result<T, ConfigError> {
+    if value == T::default() {
+        Err(wrong(field, "must be more than zero"))
+    } else {
+        Ok(value)
+    }
+}
+
+/// Declares a table of optional values and how it overrides the defaults.
+macro_rules! overrides {
+    ($table:ident over $target:ty { $($field:ident : $kind:ty => $($path:ident).+ = $convert:expr),+ $(,)? }) => {
+        #[derive(Default, Deserialize)]
+        #[serde(deny_unknown_fields, default)]
+        struct $table { $($field: Option<$kind>),+ }
+
+        impl $table {
+            /// The defaults with what the table says; every value must be positive.
+            fn over(self, mut target: $target) -> Result<$target, ConfigError> {
+                $(if let Some(value) = self.$field {
+                    let value = positive(stringify!($field), $convert(value))?;
+                    target.$($path).+ = value;
+                })+
+                Ok(target)
+            }
+        }
+    };
+}
+
+overrides!(TimersTable over Timers {
+    gather_quiet: Span => call.gather_quiet = |span: Span| span.0,
+    gather_max: Span => call.gather_max = |span: Span| span.0,
+    hold_ttl: Span => call.hold_ttl = |span: Span| span.0,
+    leg_grace: Span => call.leg_grace = |span: Span| span.0,
+    upstream_silence_max: Span => call.upstream_silence_max = |span: Span| span.0,
+    outcome_ttl: Span => outcome_ttl = |span: Span| span.0,
+    session_idle: Span => session_idle = |span: Span| span.0,
+    initialize_timeout: Span => initialize_timeout = |span: Span| span.0,
+    get_stream_wait: Span => get_stream_wait = |span: Span| span.0,
+    session_wait: Span => session_wait = |span: Span| span.0,
+    stray_question_max: Span => stray_question_max = |span: Span| span.0,
+    connect_timeout: Span => connect_timeout = |span: Span| span.0,
+    send_timeout: Span => send_timeout = |span: Span| span.0,
+    upstream_idle: Span => upstream_idle = |span: Span| span.0,
+    client_read_timeout: Span => client_read_timeout = |span: Span| span.0,
+    client_idle: Span => client_idle = |span: Span| span.0,
+    keep_alive: Span => keep_alive = |span: Span| span.0,
+    shutdown_deadline: Span => shutdown_deadline = |span: Span| span.0,
+});
+
+overrides!(LimitsTable over Limits {
+    body_bytes_max: usize => body_bytes_max = std::convert::identity,
+    message_bytes_max: usize => message_bytes_max = std::convert::identity,
+    holds_max: usize => holds_max = std::convert::identity,
+    sessions_max: usize => sessions_max = std::convert::identity,
+    connections_max: usize => connections_max = std::convert::identity,
+    questions_max: usize => questions_max = std::convert::identity,
+    reruns_max: u32 => reruns_max = std::convert::identity,
+    outcome_bytes_max: usize => outcome_bytes_max = std::convert::identity,
+});
+
+impl File {
+    fn into_settings(self) -> Result<Settings, ConfigError> {
+        let listen = self.listen.unwrap_or_else(default_listen);
+        let (keys, keys_are_random) = match self.keys {
+            Some(keys) => (sealing_keys(&keys)?, false),
+            None => (SealingKeys::random()?, true),
+        };
+        let mut backends = self.backend.into_iter();
+        let backend = backends
+            .next()
+            .ok_or_else(|| wrong("backend", "there is none"))?;
+        if backends.next().is_some() {
+            return Err(wrong(
+                "backend",
+                "this version serves one backend; run one process for each",
+            ));
+        }
+        let origins = self.allowed_origins.iter().map(|origin| {
+            HeaderValue::from_str(origin)
+                .map_err(|_| wrong("allowed_origins", "is no header value"))
+        });
+        Ok(Settings {
+            listen,
+            admin: self.admin,
+            keys,
+            keys_are_random,
+            principal: principal(self.principal.as_deref())?,
+            anonymous: anonymous(self.anonymous, listen),
+            allowed_origins: origins.collect::<Result<_, _>>()?,
+            allowed_hosts: self
+                .allowed_hosts
+                .iter()
+                .map(|host| host.to_ascii_lowercase())
+                .collect(),
+            backend: backend.into_settings()?,
+            timers: self.timers.over(Timers::default())?,
+            limits: self.limits.over(Limits::default())?,
+        })
+    }
+}
+
+fn sealing_keys(keys: &[String]) -> Result<SealingKeys, ConfigError> {
+    let decode = |text: &String| -> Result<[u8; 32], BadKey> {
+        STANDARD
+            .decode(text.trim())
+            .ok()
+            .and_then(|bytes| bytes.try_into().ok())
+            .ok_or(BadKey)
+    };
+    let keys = keys.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
+    Ok(SealingKeys::new(&keys)?)
+}
+
+fn principal(text: Option<&str>) -> Result<PrincipalSource, ConfigError> {
+    match text {
+        None | Some("authorization") => Ok(PrincipalSource::Authorization),
+        Some(other) => other
+            .strip_prefix("header:")
+            .and_then(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+            .map(PrincipalSource::Header)
+            .ok_or_else(|| {
+                wrong(
+                    "principal",
+                    "is neither \"authorization\" nor \"header:NAME\"",
+                )
+            }),
+    }
+}
+
+/// Strangers must not share sessions: without a word of the operator, callers without credentials do so
+/// only where nobody but this machine's users can call.
+fn anonymous(name: Option<AnonymousName>, listen: SocketAddr) -> Anonymous {
+    match name {
+        Some(AnonymousName::Shared) => Anonymous::Shared,
+        Some(AnonymousName::Isolated) => Anonymous::Isolated,
+        Some(AnonymousName::Refuse) => Anonymous::Refuse,
+        None if listen.ip().is_loopback() => Anonymous::Shared,
+        None => Anonymous::Isolated,
+    }
+}
+
+impl Backend {
+    fn into_settings(self) -> Result<BackendSettings, ConfigError> {
+        let name = self.name.unwrap_or_else(|| "default".to_owned());
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        if name.is_empty() || name == "mcp" || !name.bytes().all(fits) {
+            return Err(wrong(
+                "backend.name",
+                "wants letters, digits, `-`, `_`, `.`, and not \"mcp\"",
+            ));
+        }
+        let ttl_ms = self.ttl.map_or(Duration::ZERO, |span| span.0).as_millis();
+        Ok(BackendSettings {
+            name,
+            legacy: upstream(&self.legacy)?,
+            hints: CacheHints {
+                ttl_ms: u64::try_from(ttl_ms).map_err(|_| wrong("backend.ttl", "is too long"))?,
+                scope: match self.cache_scope {
+                    None | Some(ScopeName::Private) => CacheScope::Private,
+                    Some(ScopeName::Public) => CacheScope::Public,
+                },
+            },
+        })
+    }
+}
+
+fn upstream(text: &str) -> Result<Uri, ConfigError> {
+    let url =
+        url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
+    match url.scheme() {
+        "http" => {}
+        scheme => {
+            return Err(wrong(
+                "legacy",
+                format!("this version speaks http:// to servers, not {scheme}://"),
+            ));
+        }
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong(
+            "legacy",
+            "must not carry credentials; clients' own go through",
+        ));
+    }
+    url.as_str()
+        .parse()
+        .map_err(|error| wrong("legacy", format!("is no URL: {error}")))
+}

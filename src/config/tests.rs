@@ -1,0 +1,75 @@
+//! Valid and invalid configurations.
+
+use super::*;
+
+const BACKEND: &str = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"\n";
+
+fn with(top: &str) -> Result<Settings, ConfigError> {
+    parse(&format!("{top}\n{BACKEND}"))
+}
+
+#[test]
+fn a_backend_is_enough_and_the_rest_has_defaults() {
+    let settings = with("").unwrap();
+    assert_eq!(settings.listen, default_listen());
+    assert_eq!(settings.backend.name, "default");
+    assert_eq!(settings.anonymous, Anonymous::Shared);
+    assert_eq!(settings.principal, PrincipalSource::Authorization);
+    assert!(settings.keys_are_random);
+    assert_eq!(settings.timers.call.hold_ttl, Duration::from_secs(900));
+}
+
+#[test]
+fn values_override_defaults() {
+    let key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let text = format!(
+        "listen = \"0.0.0.0:80\"\nkeys = [\"{key}\"]\nprincipal = \"header:X-User\"\n\
+         [timers]\nhold_ttl = \"2m\"\n[limits]\nholds_max = 7\n{BACKEND}name = \"billing\"\nttl = \"5s\"\n"
+    );
+    let settings = parse(&text).unwrap();
+    assert!(!settings.keys_are_random);
+    assert_eq!(
+        settings.anonymous,
+        Anonymous::Isolated,
+        "strangers are not to share"
+    );
+    assert_eq!(
+        settings.principal,
+        PrincipalSource::Header(HeaderName::from_static("x-user"))
+    );
+    assert_eq!(settings.timers.call.hold_ttl, Duration::from_secs(120));
+    assert_eq!(settings.limits.holds_max, 7);
+    assert_eq!(settings.backend.name, "billing");
+    assert_eq!(settings.backend.hints.ttl_ms, 5000);
+    assert!(!format!("{settings:?}").contains(key), "secrets are masked");
+}
+
+#[test]
+fn wrong_configurations_are_refused_whole() {
+    for (top, part_of_message) in [
+        ("listen = \"nowhere\"", "invalid socket address"),
+        ("lisen = \"127.0.0.1:1\"", "unknown field"),
+        ("keys = [\"short\"]", "keys"),
+        ("keys = []", "keys"),
+        ("principal = \"claim:sub\"", "principal"),
+        ("anonymous = \"maybe\"", "unknown variant"),
+        ("[timers]\nhold_ttl = \"soon\"", "expected number"),
+        ("[timers]\nhold_ttl = \"0s\"", "more than zero"),
+        ("[limits]\nholds_max = 0", "more than zero"),
+        ("[limits]\nholds = 1", "unknown field"),
+    ] {
+        let refused = with(top).unwrap_err().to_string();
+        assert!(refused.contains(part_of_message), "{top}: {refused}");
+    }
+    for backend in [
+        "",
+        "[[backend]]\nlegacy = \"ftp://x/\"",
+        "[[backend]]\nlegacy = \"https://x/\"",
+        "[[backend]]\nlegacy = \"http://user:pw@x/\"",
+        "[[backend]]\nlegacy = \"not a url\"",
+        "[[backend]]\nlegacy = \"http://x/\"\nname = \"a/b\"",
+        "[[backend]]\nlegacy = \"http://x/\"\n[[backend]]\nlegacy = \"http://y/\"",
+    ] {
+        assert!(parse(backend).is_err(), "{backend}");
+    }
+}

@@ -1,0 +1,593 @@
+//! The driver of one call: feeds the state machine from its session, its legs and the clock, and carries its
+//! actions out.
+//!
+//! The first leg drives its call on its own task, so that a plain call spawns nothing: dropped there (its client
+//! went away), the driver cancels the call upstream. A call that streams or is held moves to a task of its own,
+//! where re-issues reach it through its mailbox.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+
+use super::backend::Backend;
+use super::holdseal::HoldSeal;
+use super::registry::{Found, MAILBOX_MAX};
+use super::{LegEvent, LegSink, LegStream, Reissue, leg_channel};
+use crate::call::{Action, Call, CallSpec, Event, Leg, LegId, Loss, Origin, Reply};
+use crate::observe::GaugeGuard;
+use crate::session::{Caller, Lease, LeaseError, LeaseMode};
+use crate::upstream::UpstreamError;
+use crate::upstream::streamable_http::Exchange;
+use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::modern::Method;
+use crate::wire::object::RawObject;
+
+/// A request as it goes to a server.
+#[derive(Debug, Clone)]
+pub struct UpstreamRequest {
+    /// Its id.
+    pub id: UpstreamId,
+    /// The whole message.
+    pub body: Bytes,
+}
+
+/// A call that is to be made.
+#[derive(Debug)]
+pub struct Order {
+    /// What is asked for.
+    pub method: Method,
+    /// By whom.
+    pub caller: Arc<Caller>,
+    /// As it goes to the server.
+    pub request: UpstreamRequest,
+    /// The first leg.
+    pub leg: Leg,
+    /// The client's raw `params`, to which a state is bound.
+    pub params: Bytes,
+}
+
+/// How a leg is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// The reply is the first thing to say.
+    Reply(Reply),
+    /// A notification comes first.
+    Stream {
+        /// It.
+        first: Bytes,
+        /// What follows.
+        rest: LegStream,
+    },
+}
+
+impl Answer {
+    /// Waits for the first thing that a leg hears.
+    pub async fn of(mut leg: LegStream) -> Self {
+        match leg.next().await {
+            Some(LegEvent::Note(first)) => Self::Stream { first, rest: leg },
+            Some(LegEvent::Reply(reply)) => Self::Reply(reply),
+            None => Self::Reply(lost("the call ended without a reply")),
+        }
+    }
+}
+
+fn lost(message: &str) -> Reply {
+    Loss::Failed {
+        message: message.to_owned(),
+        may_have_run: true,
+    }
+    .into()
+}
+
+type Sending = Pin<Box<dyn Future<Output = Result<(), UpstreamError>> + Send>>;
+
+struct Driver {
+    backend: Arc<Backend>,
+    caller: Arc<Caller>,
+    call: Call,
+    seal: HoldSeal,
+    request: UpstreamRequest,
+    lease: Option<Lease>,
+    exchange: Option<Exchange>,
+    /// The server sent something for this request: it has started.
+    has_started: bool,
+    outbox: VecDeque<Bytes>,
+    sending: Option<Sending>,
+    /// The leg on whose task the driver runs, with what it has yet to hear.
+    first: Option<(LegId, VecDeque<LegEvent>)>,
+    legs: Vec<(LegId, LegSink)>,
+    mailbox: Option<mpsc::Receiver<Reissue>>,
+    held: Option<GaugeGuard>,
+    _counted: GaugeGuard,
+}
+
+/// What happened next to a call.
+enum Happened {
+    Message(Origin, Bytes),
+    ExchangeOver(Option<UpstreamError>),
+    Sent(Result<(), UpstreamError>),
+    Reissued(Box<Reissue>),
+    LegGone(LegId),
+    Timer,
+    Stop,
+}
+
+/// Makes a call on behalf of its first leg.
+///
+/// Not to be cancelled and resumed: dropping the future means that the client went away.
+pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
+    let lease = match lease(backend, &order.caller, order.method).await {
+        Ok(lease) => lease,
+        Err(error) => return Answer::Reply(refused(backend, error)),
+    };
+    if let Some(level) = order.leg.log_level {
+        lease.want_logs(level).await;
+    }
+    let mut driver = Driver::new(Arc::clone(backend), order, lease);
+    loop {
+        let happened = driver.happens_here().await;
+        driver.apply(happened).await;
+        let Some((_, heard)) = &mut driver.first else {
+            continue;
+        };
+        match heard.pop_front() {
+            None => {}
+            Some(LegEvent::Note(first)) => return driver.stream(first),
+            Some(LegEvent::Reply(reply)) => {
+                driver.first = None;
+                if !driver.call.is_ended() {
+                    driver.detach();
+                }
+                return Answer::Reply(reply);
+            }
+        }
+    }
+}
+
+async fn lease(backend: &Backend, caller: &Caller, method: Method) -> Result<Lease, LeaseError> {
+    let may_be_asked = method.may_ask() && caller.key.capabilities.may_be_asked();
+    let mode = if may_be_asked {
+        LeaseMode::Exclusive
+    } else {
+        LeaseMode::Shared
+    };
+    backend.pool.lease(caller, mode).await
+}
+
+/// What a call without a session is told.
+pub(super) fn refused(backend: &Backend, error: LeaseError) -> Reply {
+    use crate::session::HandshakeError;
+    match error {
+        LeaseError::Handshake(HandshakeError::Upstream(error)) => {
+            match error.into_loss(&backend.name) {
+                Loss::Failed { message, .. } => Loss::Failed {
+                    message,
+                    may_have_run: false,
+                }
+                .into(),
+                challenge @ Loss::Challenge(_) => challenge.into(),
+            }
+        }
+        error => {
+            tracing::warn!(backend = backend.name, %error, "no session for a call");
+            Loss::Failed {
+                message: error.to_string(),
+                may_have_run: false,
+            }
+            .into()
+        }
+    }
+}
+
+impl Driver {
+    fn new(backend: Arc<Backend>, order: Order, lease: Lease) -> Self {
+        let Order {
+            method,
+            caller,
+            request,
+            leg,
+            params,
+        } = order;
+        let spec = CallSpec {
+            id: request.id,
+            method,
+            capabilities: caller.key.capabilities.clone(),
+            identity: Arc::clone(lease.identity()),
+            hints: method.is_cacheable().then_some(backend.hints),
+        };
+        let first = Some((leg.id, VecDeque::new()));
+        let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
+        Self {
+            seal: HoldSeal::new(&backend, method, caller.key.principal, params),
+            _counted: backend.metrics.calls.count(),
+            exchange: Some(lease.request(request.body.clone())),
+            lease: Some(lease),
+            backend,
+            caller,
+            call,
+            request,
+            has_started: false,
+            outbox: VecDeque::new(),
+            sending: None,
+            first,
+            legs: Vec::new(),
+            mailbox: None,
+            held: None,
+        }
+    }
+
+    /// The next thing that happens, on the first leg's own task. Cancel-safe.
+    async fn happens_here(&mut self) -> Happened {
+        let deadline = self
+            .call
+            .deadline()
+            .map(|moment| self.backend.clock.instant(moment));
+        tokio::select! {
+            biased;
+            sent = in_flight(&mut self.sending) => Happened::Sent(sent),
+            happened = next_message(&mut self.exchange) => happened,
+            message = general_message(&mut self.lease) => Happened::Message(Origin::Session, message),
+            () = sleep_until(deadline) => Happened::Timer,
+        }
+    }
+
+    /// The next thing that happens, on a task of its own. Cancel-safe.
+    async fn happens(&mut self) -> Happened {
+        let deadline = self
+            .call
+            .deadline()
+            .map(|moment| self.backend.clock.instant(moment));
+        tokio::select! {
+            biased;
+            () = self.backend.stop.cancelled() => Happened::Stop,
+            () = sleep_until(deadline) => Happened::Timer,
+            leg = leg_gone(&self.legs) => Happened::LegGone(leg),
+            reissue = next_reissue(&mut self.mailbox) => Happened::Reissued(Box::new(reissue)),
+            sent = in_flight(&mut self.sending) => Happened::Sent(sent),
+            happened = next_message(&mut self.exchange) => happened,
+            message = general_message(&mut self.lease) => Happened::Message(Origin::Session, message),
+        }
+    }
+
+    async fn apply(&mut self, happened: Happened) {
+        match happened {
+            Happened::Message(origin, message) => {
+                self.has_started |= origin == Origin::Exchange;
+                for message in jsonrpc::batch(message) {
+                    match Message::parse(&message) {
+                        Ok(message) => self.feed(Event::Server(origin, message)),
+                        Err(error) => {
+                            let backend = self.backend.name.as_str();
+                            tracing::warn!(backend, %error, "a message of the server is not understood");
+                        }
+                    }
+                }
+            }
+            Happened::ExchangeOver(Some(UpstreamError::SessionGone)) if !self.has_started => {
+                self.replace_session().await;
+            }
+            Happened::ExchangeOver(error) => {
+                let error = error.unwrap_or(UpstreamError::Ended);
+                self.feed(Event::Lost(error.into_loss(&self.backend.name)));
+            }
+            Happened::Sent(Ok(())) => self.sending = None,
+            Happened::Sent(Err(error)) => {
+                self.sending = None;
+                self.feed(Event::Lost(error.into_loss(&self.backend.name)));
+            }
+            Happened::Reissued(reissue) => self.reissue(*reissue),
+            Happened::LegGone(leg) => {
+                self.legs.retain(|(attached, _)| *attached != leg);
+                self.feed(Event::LegGone(leg));
+            }
+            Happened::Timer => self.feed(Event::Timer),
+            Happened::Stop => self.feed(Event::Abandon("the gateway is shutting down")),
+        }
+        if self.carry_out() {
+            self.start_anew().await;
+        }
+    }
+
+    fn feed(&mut self, event: Event<'_>) {
+        self.call
+            .handle(self.backend.clock.now(), event, &self.seal);
+    }
+
+    /// Carries out what the call wants done; whether its request is to be sent anew.
+    fn carry_out(&mut self) -> bool {
+        let mut start = false;
+        while let Some(action) = self.call.next_action() {
+            match action {
+                Action::Send(message) => self.outbox.push_back(message.into()),
+                Action::Notify(leg, message) => self.notify(leg, message),
+                Action::Reply(leg, reply) => self.reply(leg, reply),
+                Action::Release(fate) => {
+                    if let Some(lease) = &mut self.lease {
+                        lease.set_fate(fate);
+                    }
+                    self.release();
+                }
+                Action::Start => start = true,
+                Action::End => {}
+            }
+        }
+        if self.sending.is_none()
+            && let (Some(message), Some(lease)) = (self.outbox.pop_front(), &self.lease)
+        {
+            let sender = lease.sender();
+            self.sending = Some(Box::pin(async move { sender.send(message).await }));
+        }
+        start
+    }
+
+    fn notify(&mut self, leg: LegId, message: Bytes) {
+        if let Some((first, heard)) = &mut self.first
+            && *first == leg
+        {
+            heard.push_back(LegEvent::Note(message));
+        } else if let Some((_, sink)) = self.legs.iter().find(|(attached, _)| *attached == leg)
+            && sink.notes.try_send(message).is_err()
+        {
+            tracing::debug!("a notification is dropped: the client is too slow");
+        }
+    }
+
+    fn reply(&mut self, leg: LegId, reply: Reply) {
+        let reply = self.held_for(reply);
+        if let Some((first, heard)) = &mut self.first
+            && *first == leg
+        {
+            heard.push_back(LegEvent::Reply(reply));
+        } else if let Some(at) = self.legs.iter().position(|(attached, _)| *attached == leg) {
+            let (_, sink) = self.legs.swap_remove(at);
+            // A client that has gone hears nothing; should it come back, the registry remembers.
+            let _ = sink.reply.send(reply);
+        }
+    }
+
+    /// The reply, after the call was entered as a hold if it asks for input. A call that cannot be held is
+    /// abandoned, and its client told so.
+    fn held_for(&mut self, reply: Reply) -> Reply {
+        if self.held.is_some() || !self.call.is_parked() {
+            return reply;
+        }
+        let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
+        let Some(hold) = self.seal.hold() else {
+            return reply;
+        };
+        match self.backend.registry.enter(hold, sender) {
+            Ok(()) => {
+                self.mailbox = Some(mailbox);
+                self.held = Some(self.backend.metrics.holds.count());
+                self.seal.settle();
+                reply
+            }
+            Err(full) => {
+                tracing::warn!(backend = self.backend.name, "a call is refused: {full}");
+                self.feed(Event::Abandon("too many calls wait for input at once"));
+                Loss::Failed {
+                    message: full.to_string(),
+                    may_have_run: true,
+                }
+                .into()
+            }
+        }
+    }
+
+    fn reissue(&mut self, reissue: Reissue) {
+        let Reissue {
+            leg,
+            round,
+            digest,
+            responses,
+            rerun,
+            caller,
+            sink,
+        } = reissue;
+        self.legs.push((leg.id, sink));
+        self.caller = caller;
+        if let Some(lease) = &self.lease {
+            lease.renew(&self.caller);
+        }
+        let responses = RawObject::parse(&responses).unwrap_or_default();
+        let capabilities = self.caller.key.capabilities.clone();
+        let rerun_id = rerun.id;
+        self.feed(Event::Reissue {
+            leg,
+            round,
+            digest,
+            responses,
+            capabilities,
+            rerun_id,
+        });
+        if self.call.id() == rerun_id {
+            self.request = rerun;
+        }
+    }
+
+    /// Lets the session go, after the server was told what it still has to be told.
+    fn release(&mut self) {
+        self.exchange = None;
+        let Some(lease) = self.lease.take() else {
+            return;
+        };
+        let (sending, outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
+        if sending.is_none() && outbox.is_empty() {
+            return;
+        }
+        self.backend.tasks.spawn(async move {
+            if let Some(sending) = sending {
+                let _ = sending.await;
+            }
+            let sender = lease.sender();
+            for message in outbox {
+                if let Err(error) = sender.send(message).await {
+                    tracing::debug!(%error, "a farewell did not reach the server");
+                }
+            }
+        });
+    }
+
+    /// The server refused the request unread because it has forgotten the session: the same request goes up
+    /// once more, on another one. What it sent before is nothing, so nothing can happen twice.
+    async fn replace_session(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.mark_gone();
+        }
+        self.exchange = None;
+        self.has_started = true;
+        if self.start_anew().await {
+            tracing::debug!(
+                backend = self.backend.name,
+                "a forgotten session is replaced"
+            );
+        }
+    }
+
+    async fn start_anew(&mut self) -> bool {
+        match lease(&self.backend, &self.caller, self.call.method()).await {
+            Ok(lease) => {
+                self.exchange = Some(lease.request(self.request.body.clone()));
+                self.lease = Some(lease);
+                true
+            }
+            Err(error) => {
+                let reply = refused(&self.backend, error);
+                self.feed(Event::Refused(reply));
+                self.carry_out();
+                false
+            }
+        }
+    }
+
+    /// Goes on as a stream to the first leg, on a task of its own.
+    fn stream(mut self, first: Bytes) -> Answer {
+        let (sink, rest) = leg_channel();
+        if let Some((leg, heard)) = self.first.take() {
+            self.legs.push((leg, sink));
+            for event in heard {
+                match event {
+                    LegEvent::Note(note) => self.notify(leg, note),
+                    LegEvent::Reply(reply) => self.reply(leg, reply),
+                }
+            }
+        }
+        self.detach();
+        Answer::Stream { first, rest }
+    }
+
+    fn detach(self) {
+        let tasks = self.backend.tasks.clone();
+        tasks.spawn(self.run());
+    }
+
+    async fn run(mut self) {
+        while !self.call.is_ended() {
+            let happened = self.happens().await;
+            self.apply(happened).await;
+        }
+    }
+
+    /// Leaves the outcome behind for re-issues, also for those that wait in the mailbox.
+    fn leave_outcome(&mut self) {
+        if self.held.take().is_none() {
+            return;
+        }
+        let Some(hold) = self.seal.hold() else { return };
+        let rounds = self.call.take_rounds();
+        let ttl = if rounds.is_awaited() {
+            self.backend.limits.hold_ttl
+        } else {
+            self.backend.outcome_ttl
+        };
+        self.backend
+            .registry
+            .end(hold, rounds, self.backend.clock.now() + ttl);
+        let Some(mut mailbox) = self.mailbox.take() else {
+            return;
+        };
+        mailbox.close();
+        while let Ok(Reissue {
+            round,
+            digest,
+            sink,
+            ..
+        }) = mailbox.try_recv()
+        {
+            let reply = match self.backend.registry.find(hold, round, digest) {
+                Found::Outcome(reply) => reply,
+                Found::Answered => crate::call::already_answered(),
+                Found::Live(_) | Found::Nothing => lost("the call has ended"),
+            };
+            let _ = sink.reply.send(reply);
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if !self.call.is_ended() {
+            // Dropped on its first leg's task: the client went away.
+            self.feed(Event::Abandon("the client went away"));
+            self.carry_out();
+        }
+        self.leave_outcome();
+    }
+}
+
+async fn in_flight(sending: &mut Option<Sending>) -> Result<(), UpstreamError> {
+    match sending {
+        Some(sending) => sending.await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_message(exchange: &mut Option<Exchange>) -> Happened {
+    match exchange {
+        Some(open) => match open.next_message().await {
+            Ok(Some(message)) => Happened::Message(Origin::Exchange, message),
+            Ok(None) => Happened::ExchangeOver(None),
+            Err(error) => Happened::ExchangeOver(Some(error)),
+        },
+        None => std::future::pending().await,
+    }
+}
+
+async fn general_message(lease: &mut Option<Lease>) -> Bytes {
+    match lease {
+        Some(lease) => lease.general_message().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_reissue(mailbox: &mut Option<mpsc::Receiver<Reissue>>) -> Reissue {
+    if let Some(mailbox) = mailbox
+        && let Some(reissue) = mailbox.recv().await
+    {
+        return reissue;
+    }
+    std::future::pending().await
+}
+
+async fn leg_gone(legs: &[(LegId, LegSink)]) -> LegId {
+    if legs.is_empty() {
+        return std::future::pending().await;
+    }
+    let closings = legs.iter().map(|(leg, sink)| {
+        Box::pin(async move {
+            sink.notes.closed().await;
+            *leg
+        })
+    });
+    futures_util::future::select_all(closings).await.0
+}
+
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,231 @@
+//! Which holds there are, and the outcomes of those that have ended.
+//!
+//! An entry is live while a driver runs the call, then for a while the outcome alone, so that a late or repeated
+//! re-issue gets it. Live entries are bounded by count and never dropped to make room; outcomes are bounded by
+//! bytes, the oldest give way.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry as MapEntry;
+use tokio::sync::mpsc;
+
+use super::Reissue;
+use super::seal::HoldId;
+use crate::call::{AnswersDigest, Moment, Reply, Round, Rounds, Verdict};
+
+/// Re-issues that wait for a driver. A call has one client; more than a few at once are repeats.
+pub(super) const MAILBOX_MAX: usize = 16;
+
+/// What a re-issue finds.
+#[derive(Debug)]
+pub enum Found {
+    /// A driver runs the call.
+    Live(mpsc::Sender<Reissue>),
+    /// The call has ended and this is what its re-issue gets.
+    Outcome(Reply),
+    /// The call has ended and its round was answered otherwise.
+    Answered,
+    /// Nothing: it is over, or was never here.
+    Nothing,
+}
+
+/// As many holds are live as may be.
+#[derive(Debug, thiserror::Error)]
+#[error("too many calls wait for input at once")]
+pub struct Full;
+
+/// The holds of this process.
+#[derive(Debug)]
+pub struct Registry {
+    entries: DashMap<HoldId, Entry>,
+    live: AtomicUsize,
+    live_max: usize,
+    outcomes: Mutex<Outcomes>,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Live(mpsc::Sender<Reissue>),
+    Ended { rounds: Rounds, until: Moment },
+}
+
+/// Remembered outcomes in the order they were remembered.
+#[derive(Debug)]
+struct Outcomes {
+    order: VecDeque<(HoldId, usize)>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+/// What an entry costs besides its reply: ids, map slots, list slots. Measured generously.
+const ENTRY_BYTES: usize = 256;
+
+impl Registry {
+    /// An empty registry.
+    #[must_use]
+    pub fn new(live_max: usize, outcome_bytes_max: usize) -> Self {
+        let outcomes = Outcomes {
+            order: VecDeque::new(),
+            bytes: 0,
+            bytes_max: outcome_bytes_max,
+        };
+        Self {
+            entries: DashMap::new(),
+            live: AtomicUsize::new(0),
+            live_max,
+            outcomes: Mutex::new(outcomes),
+        }
+    }
+
+    /// Enters a call that is about to be parked for the first time.
+    ///
+    /// # Errors
+    /// When as many are live as may be.
+    pub fn enter(&self, id: HoldId, mailbox: mpsc::Sender<Reissue>) -> Result<(), Full> {
+        let admitted = self
+            .live
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| {
+                (live < self.live_max).then_some(live + 1)
+            });
+        admitted.map_err(|_| Full)?;
+        self.entries.insert(id, Entry::Live(mailbox));
+        Ok(())
+    }
+
+    /// The call has ended: from now on its outcome is what re-issues get, until `until`.
+    pub fn end(&self, id: HoldId, rounds: Rounds, until: Moment) {
+        let weight = rounds.weight() + ENTRY_BYTES;
+        self.entries.insert(id, Entry::Ended { rounds, until });
+        self.live.fetch_sub(1, Ordering::AcqRel);
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.order.push_back((id, weight));
+        outcomes.bytes += weight;
+        while outcomes.bytes > outcomes.bytes_max
+            && let Some((oldest, weight)) = outcomes.order.pop_front()
+        {
+            outcomes.bytes -= weight;
+            self.entries.remove(&oldest);
+        }
+    }
+
+    /// Looks up the hold of a re-issue.
+    #[must_use]
+    pub fn find(&self, id: HoldId, round: Round, digest: AnswersDigest) -> Found {
+        let MapEntry::Occupied(mut entry) = self.entries.entry(id) else {
+            return Found::Nothing;
+        };
+        match entry.get_mut() {
+            Entry::Live(mailbox) => Found::Live(mailbox.clone()),
+            Entry::Ended { rounds, .. } => match rounds.judge(round, digest) {
+                Verdict::Replay(reply) => Found::Outcome(reply),
+                Verdict::Answered => Found::Answered,
+                Verdict::Fresh | Verdict::Join => Found::Nothing,
+            },
+        }
+    }
+
+    /// Forgets outcomes whose time is over.
+    pub fn sweep(&self, now: Moment) {
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        let Outcomes { order, bytes, .. } = &mut *outcomes;
+        order.retain(|(id, weight)| {
+            let is_over = |_: &HoldId, entry: &Entry| {
+                matches!(entry, Entry::Ended { until, .. } if *until <= now)
+            };
+            let removed = self.entries.remove_if(id, is_over).is_some();
+            *bytes -= if removed { *weight } else { 0 };
+            !removed
+        });
+    }
+
+    /// How many calls are live.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    const A: AnswersDigest = AnswersDigest([1; 16]);
+
+    fn hold(n: u8) -> HoldId {
+        HoldId([n; 16])
+    }
+
+    fn ended(bytes: usize) -> Rounds {
+        let mut rounds = Rounds::default();
+        let reply = Reply::Result(Bytes::from(vec![b' '; bytes]));
+        rounds.ask(&reply);
+        rounds.finish(&reply);
+        rounds
+    }
+
+    fn mailbox() -> mpsc::Sender<Reissue> {
+        mpsc::channel(1).0
+    }
+
+    fn after(seconds: u64) -> Moment {
+        Moment(Duration::from_secs(seconds))
+    }
+
+    #[test]
+    fn live_entries_are_bounded_and_ended_ones_make_room() {
+        let registry = Registry::new(1, 1 << 20);
+        registry.enter(hold(1), mailbox()).unwrap();
+        assert!(registry.enter(hold(2), mailbox()).is_err());
+        assert!(matches!(
+            registry.find(hold(1), Round(1), A),
+            Found::Live(_)
+        ));
+        registry.end(hold(1), ended(10), after(9));
+        registry.enter(hold(2), mailbox()).unwrap();
+        assert!(matches!(
+            registry.find(hold(1), Round(1), A),
+            Found::Outcome(_)
+        ));
+        assert!(matches!(
+            registry.find(hold(1), Round(1), AnswersDigest([2; 16])),
+            Found::Answered
+        ));
+        assert!(matches!(
+            registry.find(hold(3), Round(1), A),
+            Found::Nothing
+        ));
+    }
+
+    #[test]
+    fn outcomes_are_forgotten_by_time_and_by_bytes() {
+        let registry = Registry::new(9, 2 * (ENTRY_BYTES + 1000));
+        for n in 1..=3 {
+            registry.enter(hold(n), mailbox()).unwrap();
+            registry.end(hold(n), ended(1000), after(u64::from(n)));
+        }
+        assert!(
+            matches!(registry.find(hold(1), Round(1), A), Found::Nothing),
+            "the oldest gave way"
+        );
+        registry.sweep(after(2));
+        assert!(matches!(
+            registry.find(hold(2), Round(1), A),
+            Found::Nothing
+        ));
+        assert!(matches!(
+            registry.find(hold(3), Round(1), A),
+            Found::Outcome(_)
+        ));
+        registry.sweep(after(3));
+        assert!(registry.entries.is_empty());
+        assert_eq!(registry.outcomes.lock().unwrap().bytes, 0);
+        assert_eq!(registry.live(), 0);
+    }
+}

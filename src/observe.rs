@@ -1,0 +1,93 @@
+//! Metrics and logs. Nothing here holds up a request.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
+
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// A gauge of things that exist; each is counted while its guard lives.
+#[derive(Debug, Clone, Default)]
+pub struct Count(Gauge<i64, AtomicI64>);
+
+/// Counts one thing until it is dropped.
+#[derive(Debug)]
+pub struct GaugeGuard(Gauge<i64, AtomicI64>);
+
+impl Count {
+    /// Counts one more.
+    #[must_use]
+    pub fn count(&self) -> GaugeGuard {
+        self.0.inc();
+        GaugeGuard(self.0.clone())
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn now(&self) -> i64 {
+        self.0.get()
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// What the process counts. All gauges go back to zero when nothing is going on.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Sessions with servers, opening ones included.
+    pub sessions: Count,
+    /// Calls that wait for a re-issue or run on behalf of one.
+    pub holds: Count,
+    /// Calls from their first leg to their end.
+    pub calls: Count,
+    /// Connections of clients.
+    pub connections: Count,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("holdfast");
+        let [sessions, holds, calls, connections] = std::array::from_fn(|_| Count::default());
+        for (name, help, count) in [
+            ("sessions", "Sessions with servers", &sessions),
+            (
+                "holds",
+                "Calls that were asked something and have not ended",
+                &holds,
+            ),
+            ("calls", "Calls in progress, held ones included", &calls),
+            ("connections", "Connections of clients", &connections),
+        ] {
+            registry.register(name, help, count.0.clone());
+        }
+        Self {
+            registry,
+            sessions,
+            holds,
+            calls,
+            connections,
+        }
+    }
+}
+
+impl Metrics {
+    /// A fresh set, shared by everything that counts.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// All metrics in the OpenMetrics text format.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = prometheus_client::encoding::text::encode(&mut text, &self.registry);
+        text
+    }
+}

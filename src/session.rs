@@ -1,0 +1,60 @@
+//! Legacy sessions: handshake, pool, lease, capability sets, roots.
+//!
+//! A session is initialized with exactly its caller's capabilities and belongs to that caller's principal;
+//! both together are its [`SessionKey`]. A call that may be asked something has its session for itself,
+//! unless the server offers no general stream: then every question comes on the stream of its own call.
+//! Spec: 2025-11-25 basic/lifecycle, basic/transports "Session Management".
+
+use crate::hold::seal::Binding;
+use crate::translate::capability::ClientCapabilities;
+
+mod general_stream;
+mod handshake;
+mod lease;
+mod pool;
+
+pub use handshake::HandshakeError;
+pub use lease::{Lease, LeaseMode};
+pub use pool::{LeaseError, Pool, PoolSettings};
+
+use http::HeaderValue;
+
+/// Who a caller is, as far as sharing goes (DESIGN.md, Principals).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Principal {
+    /// No credentials: all such callers look alike.
+    Anonymous,
+    /// The digest of what tells callers apart.
+    Known(Binding),
+}
+
+impl Principal {
+    /// What a `requestState` is bound to.
+    #[must_use]
+    pub fn binding(self) -> Binding {
+        match self {
+            Self::Anonymous => Binding([0; 16]),
+            Self::Known(binding) => binding,
+        }
+    }
+}
+
+/// Whom a session serves.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    /// Whose calls.
+    pub principal: Principal,
+    /// What the client can be asked, as the server was told.
+    pub capabilities: ClientCapabilities,
+}
+
+/// The caller of one leg.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Whom a session must serve to serve this caller.
+    pub key: SessionKey,
+    /// `Authorization` as it came; it goes to the server as it is.
+    pub credentials: Option<HeaderValue>,
+    /// This caller shares its session with no other call, not even with its own next one.
+    pub isolated: bool,
+}
