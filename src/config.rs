@@ -225,8 +225,12 @@ impl Settings {
     ///
     /// # Errors
     /// When the operating system gives no randomness for a key, or the URL cannot be served.
-    pub fn for_upstream(upstream: &str) -> Result<Self, ConfigError> {
-        file::for_upstream(upstream)
+    pub fn for_upstream(
+        upstream: &str,
+        listen: Option<SocketAddr>,
+        admin: Option<SocketAddr>,
+    ) -> Result<Self, ConfigError> {
+        file::for_upstream(upstream, listen, admin)
     }
 
     /// The bounds of one call.

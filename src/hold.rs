@@ -112,8 +112,8 @@ pub struct Reissue {
     pub digest: AnswersDigest,
     /// Its raw `inputResponses` object.
     pub responses: Bytes,
-    /// The request under a fresh id, should it have to run anew.
-    pub rerun: UpstreamRequest,
+    /// The request under a fresh id, if its state says that it has to run anew.
+    pub rerun: Option<UpstreamRequest>,
     /// Who brings it.
     pub caller: Arc<Caller>,
     sink: LegSink,

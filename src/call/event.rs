@@ -59,7 +59,7 @@ pub enum Event<'a> {
         /// What its client can be asked: it need not be what the leg before declared.
         capabilities: ClientCapabilities,
         /// The id under which the request goes up if this leg has to run it anew.
-        rerun_id: UpstreamId,
+        rerun_id: Option<UpstreamId>,
     },
     /// The client of a leg went away.
     LegGone(LegId),
@@ -72,8 +72,10 @@ pub enum Event<'a> {
 /// Something to do, in the order given.
 #[derive(Debug)]
 pub enum Action {
-    /// Send a one-way message to the server: an answer, a refusal, a cancellation.
-    Send(Vec<u8>),
+    /// Send the client's answer to the server: without it the call cannot go on.
+    Answer(Vec<u8>),
+    /// Send the server something it can do without: a pong, a refusal, a cancellation.
+    Tell(Vec<u8>),
     /// Send a notification to a leg.
     Notify(LegId, Bytes),
     /// Give a leg its reply; it is over then.

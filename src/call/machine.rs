@@ -38,6 +38,8 @@ pub struct CallSpec {
     pub identity: Arc<ServerIdentity>,
     /// Caching hints of its result, where the method has them.
     pub hints: Option<CacheHints>,
+    /// The raw `inputResponses` that its first leg already brought.
+    pub supplied: Option<Box<RawValue>>,
 }
 
 /// Where a call stands.
@@ -110,6 +112,12 @@ impl Call {
         matches!(self.phase, Phase::Parked { .. })
     }
 
+    /// Whether nothing is asked at the moment: the server is at work, or could be.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        matches!(self.phase, Phase::Running { .. })
+    }
+
     /// Whether it has ended.
     #[must_use]
     pub fn is_ended(&self) -> bool {
@@ -150,6 +158,12 @@ impl Call {
         }
         match event {
             Event::Server(origin, message) => self.on_server(now, origin, message, seal),
+            // What may have run may still be running: the server is told, for what that is worth.
+            Event::Lost(
+                loss @ Loss::Failed {
+                    may_have_run: true, ..
+                },
+            ) => self.abandon(loss.into()),
             Event::Lost(loss) => self.finish(loss.into(), SessionFate::Retire),
             Event::Refused(reply) => self.finish(reply, SessionFate::Retire),
             Event::Reissue {
@@ -201,7 +215,7 @@ impl Call {
 
     fn on_request(&mut self, now: Moment, id: ServerId, method: &str, params: Option<&RawValue>) {
         if method == legacy::PING {
-            return self.send(jsonrpc::result(&id, "{}"));
+            return self.tell(jsonrpc::result(&id, "{}"));
         }
         if self.questions.knows(&id) {
             return;
@@ -239,7 +253,7 @@ impl Call {
         {
             return self
                 .actions
-                .push_back(Action::Send(jsonrpc::result(&id, roots)));
+                .push_back(Action::Answer(jsonrpc::result(&id, roots)));
         }
         if self.questions.len() >= self.limits.questions_max {
             return self.refuse(
@@ -247,6 +261,9 @@ impl Call {
                 error::INTERNAL_ERROR,
                 "too many questions are open at once",
             );
+        }
+        if let Some(response) = self.supplied_answer(&request) {
+            return self.take_answer_of(&id, request.kind, &response);
         }
         self.questions.open(Some(id), request);
         self.gather(now);
@@ -336,6 +353,13 @@ impl Call {
         };
         if !self.spec.capabilities.has(Capability::ElicitationUrl) {
             return self.complete(missing(Capability::ElicitationUrl));
+        }
+        if self.is_parked() {
+            // Its client is being asked something else and cannot be asked this on top.
+            return self.complete(failed(
+                "the server gave up waiting and asks for a visit first",
+                false,
+            ));
         }
         if self.reruns >= self.limits.reruns_max {
             return self.complete(failed(
@@ -429,7 +453,7 @@ impl Call {
     pub(super) fn abandon(&mut self, reply: Reply) {
         for question in self.questions.take_all() {
             if let Some(answer) = question.abandoned() {
-                self.send(answer);
+                self.tell(answer);
             }
         }
         if self.is_upstream_live {
@@ -438,7 +462,7 @@ impl Call {
                 Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
             };
             let params = json!({"requestId": self.spec.id.0, "reason": reason}).to_string();
-            self.send(jsonrpc::notification(
+            self.tell(jsonrpc::notification(
                 legacy::CANCELLED,
                 Some(params.as_bytes()),
             ));
@@ -466,11 +490,11 @@ impl Call {
     }
 
     fn refuse(&mut self, id: &ServerId, code: i64, why: &str) {
-        self.send(jsonrpc::error(id, &ErrorObject::new(code, why)));
+        self.tell(jsonrpc::error(id, &ErrorObject::new(code, why)));
     }
 
-    pub(super) fn send(&mut self, message: Vec<u8>) {
-        self.actions.push_back(Action::Send(message));
+    pub(super) fn tell(&mut self, message: Vec<u8>) {
+        self.actions.push_back(Action::Tell(message));
     }
 }
 

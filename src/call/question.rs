@@ -67,14 +67,20 @@ impl Questions {
     }
 
     pub(super) fn open(&mut self, id: Option<ServerId>, request: InputRequest) {
-        let taken = |key: &str| self.0.iter().any(|question| &*question.key == key);
-        let key = input_request::free_key(&request.wanted_key, taken);
+        let key = self.free_key(&request.wanted_key);
         self.0.push(Question {
             id,
             key,
             shown: false,
             request,
         });
+    }
+
+    /// The key that a question which wants `wanted` would get now.
+    pub(super) fn free_key(&self, wanted: &str) -> Box<str> {
+        input_request::free_key(wanted, |key| {
+            self.0.iter().any(|question| &*question.key == key)
+        })
     }
 
     /// Removes the question that the server withdrew; whether there was one.

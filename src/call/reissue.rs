@@ -12,13 +12,13 @@ use super::question::Question;
 use super::rounds::{AnswersDigest, Round, Verdict};
 use super::{Moment, Seal};
 use crate::translate::capability::ClientCapabilities;
-use crate::translate::input_request::InputKind;
+use crate::translate::input_request::{InputKind, InputRequest};
 use crate::translate::input_response::{self, Rejection};
 use crate::translate::result;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::{self, UpstreamId};
+use crate::wire::jsonrpc::{self, ServerId, UpstreamId};
 use crate::wire::modern::Method;
-use crate::wire::object::RawObject;
+use crate::wire::object::{self, RawObject};
 
 /// What a re-issue brings.
 pub(super) struct Answers<'a> {
@@ -26,7 +26,7 @@ pub(super) struct Answers<'a> {
     pub(super) digest: AnswersDigest,
     pub(super) responses: RawObject<'a>,
     pub(super) capabilities: ClientCapabilities,
-    pub(super) rerun_id: UpstreamId,
+    pub(super) rerun_id: Option<UpstreamId>,
 }
 
 /// What became of the answers of one re-issue.
@@ -85,7 +85,7 @@ impl Call {
                     taken.any = true;
                     if let Some(id) = &question.id {
                         let refusal = ErrorObject::new(error::INVALID_PARAMS, why);
-                        self.send(jsonrpc::error(id, &refusal));
+                        self.tell(jsonrpc::error(id, &refusal));
                     }
                 }
                 Err(rejection) => {
@@ -101,13 +101,41 @@ impl Call {
         match question.id {
             Some(id) => {
                 taken.any = true;
-                if question.request.kind == InputKind::Roots {
-                    self.roots = Some(response.get().into());
-                }
-                self.send(jsonrpc::result(&id, response.get()));
+                self.take_answer_of(&id, question.request.kind, response);
             }
             None => taken.declined |= !input_response::is_accepted(response),
         }
+    }
+
+    /// Sends an answer up; roots are kept for a server that asks for them again within this call.
+    pub(super) fn take_answer_of(&mut self, id: &ServerId, kind: InputKind, response: &RawValue) {
+        if kind == InputKind::Roots {
+            self.roots = Some(response.get().into());
+        }
+        self.actions
+            .push_back(Action::Answer(jsonrpc::result(id, response.get())));
+    }
+
+    /// The answer that the first leg brought along for this question, if it fits. Each is given once.
+    pub(super) fn supplied_answer(&mut self, request: &InputRequest) -> Option<Box<RawValue>> {
+        let supplied = self.spec.supplied.take()?;
+        let members = RawObject::of(&supplied).ok()?;
+        let key = self.questions.free_key(&request.wanted_key);
+        let response = members.member(&key).filter(|response| {
+            input_response::check(request.kind, request.params.as_deref(), response).is_ok()
+        });
+        let mut left = b"{".to_vec();
+        for (name, value) in members
+            .iter()
+            .filter(|(name, _)| response.is_none() || **name != *key)
+        {
+            object::push_member(&mut left, name, value.get().as_bytes());
+        }
+        left.push(b'}');
+        self.spec.supplied = String::from_utf8(left)
+            .ok()
+            .and_then(|text| RawValue::from_string(text).ok());
+        response.map(ToOwned::to_owned)
     }
 
     fn ask_again(&mut self, question: Question, why: &str) {
@@ -115,7 +143,7 @@ impl Call {
         self.questions.keep(question);
     }
 
-    fn go_on(&mut self, now: Moment, taken: &Taken, rerun_id: UpstreamId, seal: &dyn Seal) {
+    fn go_on(&mut self, now: Moment, taken: &Taken, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
             if !self.is_upstream_live {
@@ -130,10 +158,13 @@ impl Call {
         }
     }
 
-    fn run_anew(&mut self, declined: bool, id: UpstreamId) {
+    fn run_anew(&mut self, declined: bool, id: Option<UpstreamId>) {
         if declined {
             return self.finish(self.declined(), SessionFate::Reuse);
         }
+        let Some(id) = id else {
+            return self.finish(failed("the call has ended", false), SessionFate::Reuse);
+        };
         self.reruns += 1;
         self.spec.id = id;
         self.is_upstream_live = true;

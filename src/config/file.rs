@@ -52,16 +52,22 @@ fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
     }
 }
 
-/// Reads a configuration file.
+/// Reads a configuration file; addresses of the command line go before those of the file.
 ///
 /// # Errors
 /// When it cannot be read or is wrong in any part.
-pub fn load(path: &Path) -> Result<Settings, ConfigError> {
+pub fn load(
+    path: &Path,
+    listen: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+) -> Result<Settings, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
         path: path.display().to_string(),
         source,
     })?;
-    parse(&text)
+    toml::from_str::<File>(&text)?
+        .overridden(listen, admin)
+        .into_settings()
 }
 
 /// Reads a configuration.
@@ -72,7 +78,11 @@ pub fn parse(text: &str) -> Result<Settings, ConfigError> {
     toml::from_str::<File>(text)?.into_settings()
 }
 
-pub(super) fn for_upstream(upstream: &str) -> Result<Settings, ConfigError> {
+pub(super) fn for_upstream(
+    upstream: &str,
+    listen: Option<SocketAddr>,
+    admin: Option<SocketAddr>,
+) -> Result<Settings, ConfigError> {
     let backend = Backend {
         name: None,
         legacy: upstream.to_owned(),
@@ -83,6 +93,7 @@ pub(super) fn for_upstream(upstream: &str) -> Result<Settings, ConfigError> {
         backend: vec![backend],
         ..File::default()
     }
+    .overridden(listen, admin)
     .into_settings()
 }
 
@@ -203,6 +214,14 @@ overrides!(LimitsTable over Limits {
 });
 
 impl File {
+    fn overridden(self, listen: Option<SocketAddr>, admin: Option<SocketAddr>) -> Self {
+        Self {
+            listen: listen.or(self.listen),
+            admin: admin.or(self.admin),
+            ..self
+        }
+    }
+
     fn into_settings(self) -> Result<Settings, ConfigError> {
         let listen = self.listen.unwrap_or_else(default_listen);
         let (keys, keys_are_random) = match self.keys {

@@ -3,16 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use serde_json::json;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::Clock;
-use super::registry::Registry;
-use super::seal::SealingKeys;
-use crate::call::CallLimits;
+use super::driver::{self, Answer, UpstreamRequest};
+use super::registry::{Found, Registry};
+use super::seal::{self, SealingKeys, State};
+use super::{Clock, Reissue, leg_channel};
+use crate::call::{CallLimits, Leg, Loss, Reply, already_answered};
 use crate::observe::Metrics;
-use crate::session::Pool;
+use crate::session::{Caller, LeaseMode, Pool};
+use crate::translate::discover::discover_result;
 use crate::translate::result::CacheHints;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::object::RawObject;
 
 /// One backend.
 #[derive(Debug)]
@@ -33,10 +40,80 @@ pub struct Backend {
     pub hints: CacheHints,
     /// How long the outcome of a re-issued call is remembered.
     pub outcome_ttl: Duration,
+    /// Its calls in progress, held ones included: the drain waits for the last.
+    pub calls: TaskTracker,
     /// Where its background work runs.
     pub tasks: TaskTracker,
     /// Cancelled when everything has to end now.
     pub stop: CancellationToken,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+}
+
+impl Backend {
+    /// Answers `server/discover` from a session's `InitializeResult`.
+    pub async fn discover(self: &Arc<Self>, caller: &Caller) -> Reply {
+        match self.pool.lease(caller, LeaseMode::Shared).await {
+            Ok(lease) => Reply::Result(discover_result(lease.identity(), self.hints).into()),
+            Err(error) => driver::refused(self, error),
+        }
+    }
+
+    /// Brings a re-issue to its held call, whose state was opened and checked.
+    pub async fn resume(
+        &self,
+        state: State,
+        leg: Leg,
+        caller: Arc<Caller>,
+        responses: Bytes,
+        rerun: Option<UpstreamRequest>,
+    ) -> Answer {
+        let digest = seal::answers_digest(&RawObject::parse(&responses).unwrap_or_default());
+        let (sink, stream) = leg_channel();
+        let round = state.round;
+        let mut reissue = Reissue {
+            leg,
+            round,
+            digest,
+            responses,
+            rerun,
+            caller,
+            sink,
+        };
+        // A driver that ends between the look-up and the sending has left its outcome behind.
+        for _ in 0..2 {
+            match self.registry.find(state.hold, round, digest) {
+                Found::Outcome(reply) => return Answer::Reply(reply),
+                Found::Answered => return Answer::Reply(already_answered()),
+                Found::Nothing => break,
+                Found::Live(mailbox) => match mailbox.try_send(reissue) {
+                    Ok(()) => return Answer::of(stream).await,
+                    Err(TrySendError::Closed(back)) => reissue = back,
+                    Err(TrySendError::Full(_)) => return Answer::Reply(crowded()),
+                },
+            }
+        }
+        Answer::Reply(gone())
+    }
+}
+
+/// The refusal of a re-issue whose hold is not here any more.
+fn gone() -> Reply {
+    Reply::error(
+        ErrorObject::new(
+            error::INVALID_PARAMS,
+            "the call of this requestState is over",
+        )
+        .with_data(&json!({"reason": "lost"})),
+    )
+}
+
+/// The refusal of one more repeat of a re-issue than a driver has room for.
+fn crowded() -> Reply {
+    let message = "too many repeats of this request wait already".to_owned();
+    Loss::Failed {
+        message,
+        may_have_run: true,
+    }
+    .into()
 }

@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
 use tokio::sync::mpsc;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
@@ -47,6 +49,8 @@ pub struct Order {
     pub leg: Leg,
     /// The client's raw `params`, to which a state is bound.
     pub params: Bytes,
+    /// Answers that it brings along, as a raw `inputResponses` object.
+    pub responses: Option<Box<RawValue>>,
 }
 
 /// How a leg is answered.
@@ -82,7 +86,19 @@ fn lost(message: &str) -> Reply {
     .into()
 }
 
-type Sending = Pin<Box<dyn Future<Output = Result<(), UpstreamError>> + Send>>;
+type Sending = Pin<Box<dyn Future<Output = Sent> + Send>>;
+
+/// A one-way message to the server, and whether the call can go on without it.
+struct Outgoing {
+    message: Bytes,
+    is_needed: bool,
+}
+
+/// How sending it went.
+struct Sent {
+    result: Result<(), UpstreamError>,
+    was_needed: bool,
+}
 
 struct Driver {
     backend: Arc<Backend>,
@@ -92,23 +108,25 @@ struct Driver {
     request: UpstreamRequest,
     lease: Option<Lease>,
     exchange: Option<Exchange>,
+    /// The request has yet to go up.
+    is_due: bool,
     /// The server sent something for this request: it has started.
     has_started: bool,
-    outbox: VecDeque<Bytes>,
+    outbox: VecDeque<Outgoing>,
     sending: Option<Sending>,
     /// The leg on whose task the driver runs, with what it has yet to hear.
     first: Option<(LegId, VecDeque<LegEvent>)>,
     legs: Vec<(LegId, LegSink)>,
     mailbox: Option<mpsc::Receiver<Reissue>>,
     held: Option<GaugeGuard>,
-    _counted: GaugeGuard,
+    _counted: (GaugeGuard, TaskTrackerToken),
 }
 
 /// What happened next to a call.
 enum Happened {
     Message(Origin, Bytes),
     ExchangeOver(Option<UpstreamError>),
-    Sent(Result<(), UpstreamError>),
+    Sent(Sent),
     Reissued(Box<Reissue>),
     LegGone(LegId),
     Timer,
@@ -127,6 +145,7 @@ pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
         lease.want_logs(level).await;
     }
     let mut driver = Driver::new(Arc::clone(backend), order, lease);
+    driver.hear_strays();
     loop {
         let happened = driver.happens_here().await;
         driver.apply(happened).await;
@@ -190,6 +209,7 @@ impl Driver {
             request,
             leg,
             params,
+            responses,
         } = order;
         let spec = CallSpec {
             id: request.id,
@@ -197,13 +217,15 @@ impl Driver {
             capabilities: caller.key.capabilities.clone(),
             identity: Arc::clone(lease.identity()),
             hints: method.is_cacheable().then_some(backend.hints),
+            supplied: responses,
         };
         let first = Some((leg.id, VecDeque::new()));
         let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
         Self {
             seal: HoldSeal::new(&backend, method, caller.key.principal, params),
-            _counted: backend.metrics.calls.count(),
-            exchange: Some(lease.request(request.body.clone())),
+            _counted: (backend.metrics.calls.count(), backend.calls.token()),
+            exchange: None,
+            is_due: true,
             lease: Some(lease),
             backend,
             caller,
@@ -227,6 +249,7 @@ impl Driver {
             .map(|moment| self.backend.clock.instant(moment));
         tokio::select! {
             biased;
+            () = self.backend.stop.cancelled() => Happened::Stop,
             sent = in_flight(&mut self.sending) => Happened::Sent(sent),
             happened = next_message(&mut self.exchange) => happened,
             message = general_message(&mut self.lease) => Happened::Message(Origin::Session, message),
@@ -273,10 +296,15 @@ impl Driver {
                 let error = error.unwrap_or(UpstreamError::Ended);
                 self.feed(Event::Lost(error.into_loss(&self.backend.name)));
             }
-            Happened::Sent(Ok(())) => self.sending = None,
-            Happened::Sent(Err(error)) => {
+            Happened::Sent(Sent { result, was_needed }) => {
                 self.sending = None;
-                self.feed(Event::Lost(error.into_loss(&self.backend.name)));
+                match result {
+                    Err(error) if was_needed => {
+                        self.feed(Event::Lost(error.into_loss(&self.backend.name)));
+                    }
+                    Err(error) => tracing::debug!(%error, "the server did not take a courtesy"),
+                    Ok(()) => {}
+                }
             }
             Happened::Reissued(reissue) => self.reissue(*reissue),
             Happened::LegGone(leg) => {
@@ -301,7 +329,8 @@ impl Driver {
         let mut start = false;
         while let Some(action) = self.call.next_action() {
             match action {
-                Action::Send(message) => self.outbox.push_back(message.into()),
+                Action::Answer(message) => self.post(message, true),
+                Action::Tell(message) => self.post(message, false),
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
                 Action::Release(fate) => {
@@ -314,13 +343,48 @@ impl Driver {
                 Action::End => {}
             }
         }
+        let Some(lease) = &self.lease else {
+            return start;
+        };
         if self.sending.is_none()
-            && let (Some(message), Some(lease)) = (self.outbox.pop_front(), &self.lease)
+            && let Some(Outgoing { message, is_needed }) = self.outbox.pop_front()
         {
             let sender = lease.sender();
-            self.sending = Some(Box::pin(async move { sender.send(message).await }));
+            self.sending = Some(Box::pin(async move {
+                Sent {
+                    result: sender.send(message).await,
+                    was_needed: is_needed,
+                }
+            }));
+        }
+        // The request waits until questions that were there before it are answered and have gone up.
+        if self.is_due && self.sending.is_none() && self.call.is_running() {
+            self.is_due = false;
+            self.exchange = Some(lease.request(self.request.body.clone()));
         }
         start
+    }
+
+    fn post(&mut self, message: Vec<u8>, is_needed: bool) {
+        self.outbox.push_back(Outgoing {
+            message: message.into(),
+            is_needed,
+        });
+    }
+
+    /// Takes in the questions that waited on the session, then starts.
+    fn hear_strays(&mut self) {
+        let strays = self
+            .lease
+            .as_mut()
+            .map(Lease::take_strays)
+            .unwrap_or_default();
+        for stray in strays {
+            if let Ok(message) = Message::parse(&stray) {
+                self.feed(Event::Server(Origin::Session, message));
+            }
+        }
+        self.carry_out();
     }
 
     fn notify(&mut self, leg: LegId, message: Bytes) {
@@ -394,7 +458,7 @@ impl Driver {
         }
         let responses = RawObject::parse(&responses).unwrap_or_default();
         let capabilities = self.caller.key.capabilities.clone();
-        let rerun_id = rerun.id;
+        let rerun_id = rerun.as_ref().map(|request| request.id);
         self.feed(Event::Reissue {
             leg,
             round,
@@ -403,8 +467,8 @@ impl Driver {
             capabilities,
             rerun_id,
         });
-        if self.call.id() == rerun_id {
-            self.request = rerun;
+        if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
+            self.request = request;
         }
     }
 
@@ -423,7 +487,7 @@ impl Driver {
                 let _ = sending.await;
             }
             let sender = lease.sender();
-            for message in outbox {
+            for Outgoing { message, .. } in outbox {
                 if let Err(error) = sender.send(message).await {
                     tracing::debug!(%error, "a farewell did not reach the server");
                 }
@@ -538,7 +602,7 @@ impl Drop for Driver {
     }
 }
 
-async fn in_flight(sending: &mut Option<Sending>) -> Result<(), UpstreamError> {
+async fn in_flight(sending: &mut Option<Sending>) -> Sent {
     match sending {
         Some(sending) => sending.await,
         None => std::future::pending().await,

@@ -124,6 +124,9 @@ async fn take(session: &Session, message: Bytes, inbox: &mpsc::Sender<Bytes>) {
             let Some(id) = ServerId::new(id) else { return };
             if method == legacy::PING {
                 Some(jsonrpc::result(&id, "{}"))
+            } else if !session.key.capabilities.may_be_asked() {
+                let error = ErrorObject::new(error::METHOD_NOT_FOUND, "the client cannot be asked");
+                Some(jsonrpc::error(&id, &error))
             } else if inbox.try_send(detached(&message)).is_err() {
                 let error = ErrorObject::new(error::INTERNAL_ERROR, "too many questions wait");
                 Some(jsonrpc::error(&id, &error))

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -20,6 +21,9 @@ use crate::upstream::streamable_http::{Attribution, Exchange, StreamableHttp};
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
+
+/// How long a call waits for the server to take a log level: it is a courtesy, not worth a call.
+const LOG_LEVEL_WAIT: Duration = Duration::from_secs(2);
 
 /// Whether a call shares its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,11 +134,9 @@ impl Inbox {
         }
     }
 
-    async fn next(&mut self) -> Option<Bytes> {
-        match self.stray.pop_front() {
-            Some((_, message)) => Some(message),
-            None => self.arriving.recv().await,
-        }
+    fn take(&mut self) -> Vec<Bytes> {
+        self.collect(Instant::now());
+        self.stray.drain(..).map(|(_, message)| message).collect()
     }
 }
 
@@ -174,11 +176,17 @@ impl Lease {
     /// The next message on the general stream; never one while the session is shared. Cancel-safe.
     pub async fn general_message(&mut self) -> Bytes {
         if let Some(inbox) = &mut self.inbox
-            && let Some(message) = inbox.next().await
+            && let Some(message) = inbox.arriving.recv().await
         {
             return message;
         }
         std::future::pending().await
+    }
+
+    /// What waits on the session for a call that can be asked.
+    #[must_use]
+    pub fn take_strays(&mut self) -> Vec<Bytes> {
+        self.inbox.as_mut().map(Inbox::take).unwrap_or_default()
     }
 
     /// Asks the server for log messages from `level` on, if it can and has not been asked for as much.
@@ -205,10 +213,8 @@ impl Lease {
         let id = self.pool.next_id();
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let request = jsonrpc::request(id, legacy::LOGGING_SET_LEVEL, params.as_bytes());
-        let answered = tokio::time::timeout(
-            self.pool.settings.transport.send_timeout,
-            answered(self.request(request.into()), id),
-        );
+        let answered =
+            tokio::time::timeout(LOG_LEVEL_WAIT, answered(self.request(request.into()), id));
         if !matches!(answered.await, Ok(Ok(()))) {
             tracing::debug!("the server did not take the log level");
             *self

@@ -1,0 +1,245 @@
+//! `holdfast serve`: the gateway in front of one server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Failure, LogFormat};
+use crate::config::{self, Settings};
+use crate::hold::Clock;
+use crate::hold::backend::Backend;
+use crate::hold::registry::Registry;
+use crate::listen::{self, Front, Terms};
+use crate::observe::Metrics;
+use crate::route::Gateway;
+use crate::session::{Pool, PoolSettings};
+use crate::upstream::streamable_http::TransportLimits;
+
+/// How often idle sessions and old outcomes are looked for, at most.
+const SWEEP_MAX: Duration = Duration::from_secs(1);
+
+/// How long the last farewells to servers may take after the deadline.
+const FAREWELL_MAX: Duration = Duration::from_secs(3);
+
+/// Options of `holdfast serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The server behind, as http://HOST:PORT/PATH
+    #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
+    upstream: Option<String>,
+    /// Serve what this file configures
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where to listen [default: 127.0.0.1:8080, or as configured]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Where /healthz, /readyz and /metrics are served [default: nowhere, or as configured]
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// How log lines are written to standard error
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+}
+
+pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
+    args.log_format.install();
+    let settings = settings(&args).map_err(|error| Failure::Usage(error.into()))?;
+    if settings.keys_are_random {
+        tracing::warn!("no sealing key is configured: calls held now cannot be resumed after a restart");
+    }
+    super::runtime()?.block_on(async {
+        let running = start(settings).await.map_err(Failure::Runtime)?;
+        if let Some(admin) = running.admin {
+            eprintln!("holdfast admin on http://{admin}");
+        }
+        eprintln!("holdfast listening on http://{}/mcp", running.address);
+        let mut signals = Signals::new().map_err(Failure::Runtime)?;
+        signals.next().await;
+        running.shutdown(signals.next()).await;
+        Ok(())
+    })
+}
+
+fn settings(args: &ServeArgs) -> Result<Settings, config::ConfigError> {
+    match (&args.config, &args.upstream) {
+        (Some(file), _) => config::load(file, args.listen, args.admin),
+        (None, upstream) => {
+            Settings::for_upstream(upstream.as_deref().unwrap_or_default(), args.listen, args.admin)
+        }
+    }
+}
+
+/// SIGTERM and SIGINT, as often as they come.
+pub(super) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+        })
+    }
+
+    /// The next signal. Cancel-safe.
+    pub(super) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where clients reach it.
+    pub address: SocketAddr,
+    /// Where its admin listener is, if it has one.
+    pub admin: Option<SocketAddr>,
+    gateway: Arc<Gateway>,
+    backend: Arc<Backend>,
+    deadline: Duration,
+}
+
+/// Starts a gateway; it serves when this returns.
+///
+/// # Errors
+/// When an address is not to be had.
+pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+    let bound = |address| async move {
+        listen::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+    };
+    let (listener, address) = bound(settings.listen).await?;
+    let admin = match settings.admin {
+        Some(admin) => Some(bound(admin).await?),
+        None => None,
+    };
+    let deadline = settings.timers.shutdown_deadline;
+    let metrics = Metrics::new();
+    let terms = Terms {
+        connections_max: settings.limits.connections_max,
+        client_idle: settings.timers.client_idle,
+        count: metrics.connections.clone(),
+        tasks: TaskTracker::new(),
+        stop: CancellationToken::new(),
+    };
+    let front = Front::terms_of(&settings, address.ip().is_loopback());
+    let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
+    let sweep_every = settings.timers.session_idle.min(settings.timers.outcome_ttl) / 2;
+    let backend = Arc::new(backend(settings, metrics, &terms));
+    let gateway = Arc::new(Gateway::new(Arc::clone(&backend), principal, anonymous));
+    let front = Arc::new(front.before(Arc::clone(&gateway)));
+    terms.tasks.spawn(listen::serve_clients(listener, terms.clone(), front));
+    let admin = admin.map(|(listener, admin)| {
+        terms.tasks.spawn(listen::serve_admin(listener, terms.clone(), Arc::clone(&gateway)));
+        admin
+    });
+    terms.tasks.spawn(sweep(Arc::clone(&backend), sweep_every.clamp(Duration::from_millis(20), SWEEP_MAX)));
+    Ok(Running { address, admin, gateway, backend, deadline })
+}
+
+fn backend(settings: Settings, metrics: Arc<Metrics>, terms: &Terms) -> Backend {
+    let limits = settings.call_limits();
+    let timers = &settings.timers;
+    let pool_settings = PoolSettings {
+        transport: TransportLimits {
+            connect_timeout: timers.connect_timeout,
+            send_timeout: timers.send_timeout,
+            upstream_idle: timers.upstream_idle,
+            message_bytes_max: settings.limits.message_bytes_max,
+        },
+        sessions_max: settings.limits.sessions_max,
+        session_idle: timers.session_idle,
+        initialize_timeout: timers.initialize_timeout,
+        get_stream_wait: timers.get_stream_wait,
+        session_wait: timers.session_wait,
+        stray_question_max: timers.stray_question_max,
+    };
+    let pool = Pool::new(
+        settings.backend.legacy,
+        pool_settings,
+        terms.tasks.clone(),
+        Arc::clone(&metrics),
+    );
+    Backend {
+        name: settings.backend.name,
+        pool: Arc::new(pool),
+        registry: Registry::new(settings.limits.holds_max, settings.limits.outcome_bytes_max),
+        keys: settings.keys,
+        clock: Clock::start(),
+        limits,
+        hints: settings.backend.hints,
+        outcome_ttl: timers.outcome_ttl,
+        calls: TaskTracker::new(),
+        tasks: terms.tasks.clone(),
+        stop: terms.stop.clone(),
+        metrics,
+    }
+}
+
+async fn sweep(backend: Arc<Backend>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    loop {
+        tokio::select! {
+            () = backend.stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        backend.pool.sweep();
+        backend.registry.sweep(backend.clock.now());
+    }
+}
+
+impl Running {
+    /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
+    /// `hurry` comes, then they are cancelled; all sessions are closed.
+    pub async fn shutdown(self, hurry: impl Future<Output = ()>) {
+        self.gateway.drain();
+        self.backend.calls.close();
+        tokio::select! {
+            () = self.backend.calls.wait() => {}
+            () = tokio::time::sleep(self.deadline) => tracing::warn!("calls are cancelled at the deadline"),
+            () = hurry => tracing::warn!("calls are cancelled by a second signal"),
+        }
+        self.backend.stop.cancel();
+        // Calls end first, so that their sessions are closed with the others.
+        let farewell = async {
+            self.backend.calls.wait().await;
+            self.backend.pool.close_all();
+            self.backend.tasks.close();
+            self.backend.tasks.wait().await;
+        };
+        if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
+            tracing::warn!("some sessions could not be closed in time");
+        }
+    }
+}
+
+/// `holdfast check-config FILE`.
+#[derive(Debug, Args)]
+pub struct CheckConfigArgs {
+    /// The file to check
+    file: PathBuf,
+}
+
+pub(super) fn check_config(args: &CheckConfigArgs) -> Result<(), Failure> {
+    let settings = config::load(&args.file, None, None).map_err(|error| Failure::Usage(error.into()))?;
+    let summary = format!(
+        "{}: backend {:?} at {}, listening on {}\n",
+        args.file.display(),
+        settings.backend.name,
+        settings.backend.legacy,
+        settings.listen
+    );
+    std::io::Write::write_all(&mut std::io::stdout(), summary.as_bytes())
+        .map_err(|error| Failure::Runtime(anyhow!(error).context("standard output is closed")))
+}

@@ -1,0 +1,137 @@
+//! The MCP endpoint: one request in, one response out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
+use hyper::body::Incoming;
+
+use super::admission::{self, Admission, Refusal};
+use super::body::{self, ResponseBody, Unread};
+use super::guard::Guard;
+use super::reply;
+use crate::config::Settings;
+use crate::hold::driver::Answer;
+use crate::route::Gateway;
+use crate::wire::error::{self, ErrorObject};
+
+/// The endpoint of a gateway.
+#[derive(Debug)]
+pub struct Front {
+    gateway: Arc<Gateway>,
+    terms: FrontTerms,
+}
+
+/// The bounds and guards of an endpoint.
+#[derive(Debug)]
+pub struct FrontTerms {
+    guard: Guard,
+    body_bytes_max: usize,
+    client_read_timeout: Duration,
+    keep_alive: Duration,
+}
+
+impl FrontTerms {
+    /// The endpoint in front of `gateway`.
+    #[must_use]
+    pub fn before(self, gateway: Arc<Gateway>) -> Front {
+        Front {
+            gateway,
+            terms: self,
+        }
+    }
+}
+
+impl Front {
+    /// The terms of an endpoint; `is_loopback` says that it is bound to loopback alone.
+    #[must_use]
+    pub fn terms_of(settings: &Settings, is_loopback: bool) -> FrontTerms {
+        FrontTerms {
+            guard: Guard {
+                is_loopback,
+                allowed_origins: settings.allowed_origins.clone(),
+                allowed_hosts: settings.allowed_hosts.clone(),
+            },
+            body_bytes_max: settings.limits.body_bytes_max,
+            client_read_timeout: settings.timers.client_read_timeout,
+            keep_alive: settings.timers.keep_alive,
+        }
+    }
+
+    /// Answers one HTTP request. Dropped before it is done, it counts as the client going away.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        let (head, body) = request.into_parts();
+        if !self.gateway.serves_path(head.uri.path()) {
+            return refused(
+                StatusCode::NOT_FOUND,
+                error::INVALID_REQUEST,
+                "nothing is served at this path",
+            );
+        }
+        if head.method != Method::POST {
+            return reply::method_not_allowed();
+        }
+        if let Some(why) = self.terms.guard.refuses(&head.headers) {
+            return refused(StatusCode::FORBIDDEN, error::INVALID_REQUEST, why);
+        }
+        let body = match body::read(
+            body,
+            self.terms.body_bytes_max,
+            self.terms.client_read_timeout,
+        )
+        .await
+        {
+            Ok(body) => body,
+            Err(unread) => return self.unread(&unread),
+        };
+        let admitted = match admission::admit(&head.headers, &body) {
+            Ok(Admission::Request(admitted)) => admitted,
+            Ok(Admission::Notification) => return reply::accepted(),
+            Err(refusal) => {
+                tracing::debug!(
+                    code = refusal.error.code,
+                    why = refusal.error.message,
+                    "refused"
+                );
+                return reply::refused(&refusal);
+            }
+        };
+        let id = admitted.id.clone();
+        match self.gateway.serve(*admitted, &head.headers, &body).await {
+            Answer::Reply(reply) => reply::whole(&id, reply),
+            Answer::Stream { first, rest } => reply::stream(id, first, rest, self.terms.keep_alive),
+        }
+    }
+
+    fn unread(&self, unread: &Unread) -> Response<ResponseBody> {
+        let mut response = match unread {
+            Unread::TooLarge => {
+                let why = format!(
+                    "the body is larger than {} bytes",
+                    self.terms.body_bytes_max
+                );
+                refused(StatusCode::PAYLOAD_TOO_LARGE, error::INVALID_REQUEST, &why)
+            }
+            Unread::TooSlow => refused(
+                StatusCode::REQUEST_TIMEOUT,
+                error::INVALID_REQUEST,
+                "the body came too slowly",
+            ),
+            Unread::Broken => refused(
+                StatusCode::BAD_REQUEST,
+                error::PARSE_ERROR,
+                "the body is not complete",
+            ),
+        };
+        // What is left of the body is not worth reading.
+        response
+            .headers_mut()
+            .insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    }
+}
+
+fn refused(status: StatusCode, code: i64, why: &str) -> Response<ResponseBody> {
+    reply::refused(&Refusal::new(status, ErrorObject::new(code, why)))
+}

@@ -1,0 +1,140 @@
+//! Sockets of clients: accepting within a bound, serving, and letting go at the end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::body::ResponseBody;
+use super::{Front, admin};
+use crate::observe::Count;
+use crate::route::Gateway;
+
+/// The pause after a failed accept: out of file descriptors is cured by waiting, not by spinning.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How long connections may take to send what they have when the process stops.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Listens at `address`.
+///
+/// # Errors
+/// When the address is not to be had.
+pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// What accepting needs besides a listener.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// Connections at once.
+    pub connections_max: usize,
+    /// How long a connection may be idle, or take for a request head.
+    pub client_idle: Duration,
+    /// Counts them.
+    pub count: Count,
+    /// Where they run.
+    pub tasks: TaskTracker,
+    /// Cancelled when they have to end.
+    pub stop: CancellationToken,
+}
+
+/// Serves modern clients until told to stop.
+pub async fn serve_clients(listener: TcpListener, terms: Terms, front: Arc<Front>) {
+    let answer = move |request| {
+        let front = Arc::clone(&front);
+        async move { front.answer(request).await }
+    };
+    accept(listener, terms, answer).await;
+}
+
+/// Serves the admin listener until told to stop.
+pub async fn serve_admin(listener: TcpListener, terms: Terms, gateway: Arc<Gateway>) {
+    accept(listener, terms, move |request| {
+        admin::answer(Arc::clone(&gateway), request)
+    })
+    .await;
+}
+
+/// Accepts connections until told to stop and serves each with `answer`.
+async fn accept<F, A>(listener: TcpListener, terms: Terms, answer: F)
+where
+    F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(terms.connections_max));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = terms.stop.cancelled() => return,
+            // At the bound new connections wait in the kernel's queue.
+            Ok(place) = Arc::clone(&places).acquire_owned() => {
+                tokio::select! {
+                    biased;
+                    () = terms.stop.cancelled() => return,
+                    accepted = listener.accept() => accepted.map(|(stream, _)| (stream, place)),
+                }
+            }
+        };
+        match accepted {
+            Ok((stream, place)) => {
+                let (serving, counted) = (
+                    serve(stream, terms.clone(), answer.clone()),
+                    terms.count.count(),
+                );
+                terms.tasks.spawn(async move {
+                    serving.await;
+                    drop((place, counted));
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn serve<F, A>(stream: TcpStream, terms: Terms, answer: F)
+where
+    F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
+    A: Future<Output = Response<ResponseBody>> + Send + 'static,
+{
+    // Without it answers of a few bytes may wait for an acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let service = service_fn(move |request| {
+        let answered = answer(request);
+        async move { Ok::<_, Infallible>(answered.await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(terms.client_idle)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = terms.stop.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(FAREWELL, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}

@@ -1,0 +1,212 @@
+//! Which backend serves a request, on whose behalf, and where a `requestState` must go.
+//!
+//! It decides and hands over; it does not talk to the network.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+use serde_json::json;
+
+use crate::call::{AuthChallenge, Leg, LegId, Loss, Reply};
+use crate::config::{Anonymous, PrincipalSource};
+use crate::hold::backend::Backend;
+use crate::hold::driver::{self, Answer, Order, UpstreamRequest};
+use crate::hold::seal::{Binding, State};
+use crate::listen::Admitted;
+use crate::observe::Metrics;
+use crate::session::{Caller, Principal, SessionKey};
+use crate::translate::request;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::modern::Method;
+
+/// The gateway as its front sees it.
+#[derive(Debug)]
+pub struct Gateway {
+    backend: Arc<Backend>,
+    principal: PrincipalSource,
+    anonymous: Anonymous,
+    next_leg: AtomicU64,
+    is_draining: AtomicBool,
+}
+
+/// Why a `requestState` is refused; the spec wants it rejected, our `data.reason` says why.
+#[derive(Clone, Copy, Debug)]
+enum Unusable {
+    Tampered,
+    Expired,
+    Principal,
+    Request,
+}
+
+impl Gateway {
+    /// A gateway in front of one backend.
+    #[must_use]
+    pub fn new(backend: Arc<Backend>, principal: PrincipalSource, anonymous: Anonymous) -> Self {
+        Self {
+            backend,
+            principal,
+            anonymous,
+            next_leg: AtomicU64::new(1),
+            is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the MCP endpoint of a backend is at `path`: `/mcp` for the default one, `/NAME/mcp`.
+    #[must_use]
+    pub fn serves_path(&self, path: &str) -> bool {
+        path == "/mcp"
+            || path
+                .strip_prefix('/')
+                .and_then(|rest| rest.strip_suffix("/mcp"))
+                .is_some_and(|name| name == self.backend.name)
+    }
+
+    /// What the process counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.backend.metrics
+    }
+
+    /// From now on no new call is taken; re-issues of held ones are.
+    pub fn drain(&self) {
+        self.is_draining.store(true, Ordering::Release);
+    }
+
+    /// Whether new calls are refused.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Acquire)
+    }
+
+    /// Serves an admitted request; `body` is what it was read from.
+    pub async fn serve(&self, admitted: Admitted<'_>, headers: &HeaderMap, body: &Bytes) -> Answer {
+        let caller = match self.caller(&admitted, headers) {
+            Ok(caller) => Arc::new(caller),
+            Err(reply) => return Answer::Reply(reply),
+        };
+        if let Some(state) = &admitted.state {
+            return match self.open(state, &admitted, &caller) {
+                Ok(state) => self.resume(state, &admitted, caller, body).await,
+                Err(why) => Answer::Reply(unusable(why)),
+            };
+        }
+        if self.is_draining() {
+            let message = "the gateway is shutting down".to_owned();
+            return Answer::Reply(
+                Loss::Failed {
+                    message,
+                    may_have_run: false,
+                }
+                .into(),
+            );
+        }
+        if admitted.method == Method::Discover {
+            return Answer::Reply(self.backend.discover(&caller).await);
+        }
+        let order = Order {
+            method: admitted.method,
+            caller,
+            request: self.upstream_request(&admitted),
+            leg: self.leg(&admitted),
+            params: body.slice_ref(admitted.raw_params.get().as_bytes()),
+            responses: admitted.responses.map(ToOwned::to_owned),
+        };
+        driver::make(&self.backend, order).await
+    }
+
+    fn caller(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> Result<Caller, Reply> {
+        let credentials = headers.get(AUTHORIZATION).cloned();
+        let named_by = match &self.principal {
+            PrincipalSource::Authorization => credentials.as_ref(),
+            PrincipalSource::Header(name) => headers.get(name),
+        };
+        let principal = named_by.map_or(Principal::Anonymous, |value| {
+            Principal::Known(Binding::of(&[value.as_bytes()]))
+        });
+        let is_anonymous = principal == Principal::Anonymous;
+        if is_anonymous && self.anonymous == Anonymous::Refuse {
+            let www_authenticate = vec![Box::from(&b"Bearer"[..])];
+            let challenge = AuthChallenge {
+                forbidden: false,
+                www_authenticate,
+            };
+            return Err(Reply::Challenge(Arc::new(challenge)));
+        }
+        Ok(Caller {
+            key: SessionKey {
+                principal,
+                capabilities: admitted.capabilities.clone(),
+            },
+            credentials,
+            isolated: is_anonymous && self.anonymous == Anonymous::Isolated,
+        })
+    }
+
+    fn leg(&self, admitted: &Admitted<'_>) -> Leg {
+        Leg {
+            id: LegId(self.next_leg.fetch_add(1, Ordering::Relaxed)),
+            progress_token: request::wants_progress(&admitted.meta).map(ToOwned::to_owned),
+            log_level: admitted.log_level,
+        }
+    }
+
+    fn upstream_request(&self, admitted: &Admitted<'_>) -> UpstreamRequest {
+        let id = self.backend.pool.next_id();
+        let body = request::to_legacy(id, admitted.method, &admitted.params, &admitted.meta);
+        UpstreamRequest {
+            id,
+            body: body.into(),
+        }
+    }
+
+    fn open(
+        &self,
+        state: &str,
+        admitted: &Admitted<'_>,
+        caller: &Caller,
+    ) -> Result<State, Unusable> {
+        let state = self.backend.keys.open(state).ok_or(Unusable::Tampered)?;
+        if state.is_expired(std::time::SystemTime::now()) {
+            return Err(Unusable::Expired);
+        }
+        if state.principal != caller.key.principal.binding() {
+            return Err(Unusable::Principal);
+        }
+        let request = Binding::of_request(&self.backend.name, admitted.method, &admitted.params);
+        if state.request != request {
+            return Err(Unusable::Request);
+        }
+        Ok(state)
+    }
+
+    async fn resume(
+        &self,
+        state: State,
+        admitted: &Admitted<'_>,
+        caller: Arc<Caller>,
+        body: &Bytes,
+    ) -> Answer {
+        let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
+            body.slice_ref(raw.get().as_bytes())
+        });
+        let rerun = state.rerun.then(|| self.upstream_request(admitted));
+        self.backend
+            .resume(state, self.leg(admitted), caller, responses, rerun)
+            .await
+    }
+}
+
+fn unusable(why: Unusable) -> Reply {
+    let (reason, message) = match why {
+        Unusable::Tampered => ("tampered", "this requestState was not sealed here"),
+        Unusable::Expired => ("expired", "this requestState has expired"),
+        Unusable::Principal => ("principal", "this requestState belongs to another caller"),
+        Unusable::Request => ("request", "this requestState belongs to another request"),
+    };
+    Reply::error(
+        ErrorObject::new(error::INVALID_PARAMS, message).with_data(&json!({ "reason": reason })),
+    )
+}
