@@ -3,11 +3,15 @@
 //! It decides nothing about the protocol. Exit codes: 0 clean, 1 failure at run time, 2 wrong use or
 //! wrong configuration (clap itself exits with 2), each with one clear line on standard error.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{Parser, Subcommand, ValueEnum};
+use tracing_subscriber::EnvFilter;
 
 mod keygen;
+pub mod serve;
 
 /// What every command ends with when it does not end well.
 #[derive(Debug, thiserror::Error)]
@@ -30,13 +34,52 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve modern clients in front of a legacy server.
+    Serve(serve::ServeArgs),
+    /// Say whether a configuration can be served.
+    CheckConfig(serve::CheckConfigArgs),
     /// Print a fresh sealing key for `keys` in the configuration.
     Keygen,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// Logs go to standard error from now on, filtered by `RUST_LOG` (default: `info`).
+    fn install(self) {
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        let lines = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr);
+        // A second installation, as by a test, changes nothing.
+        let _ = match self {
+            Self::Text => lines.try_init(),
+            Self::Json => lines.json().try_init(),
+        };
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime does not start")
+        .map_err(Failure::Runtime)
 }
 
 /// Runs the chosen command to its end and says how the process exits.
 pub fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::CheckConfig(args) => serve::check_config(&args),
         Command::Keygen => keygen::run(),
     };
     match outcome {

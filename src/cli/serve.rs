@@ -32,7 +32,12 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 pub struct ServeArgs {
     /// The server behind, as http://HOST:PORT/PATH
-    #[arg(long, value_name = "URL", required_unless_present = "config", conflicts_with = "config")]
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
     upstream: Option<String>,
     /// Serve what this file configures
     #[arg(long, value_name = "FILE")]
@@ -48,11 +53,13 @@ pub struct ServeArgs {
     log_format: LogFormat,
 }
 
-pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
+pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.log_format.install();
-    let settings = settings(&args).map_err(|error| Failure::Usage(error.into()))?;
+    let settings = settings(args).map_err(|error| Failure::Usage(error.into()))?;
     if settings.keys_are_random {
-        tracing::warn!("no sealing key is configured: calls held now cannot be resumed after a restart");
+        tracing::warn!(
+            "no sealing key is configured: calls held now cannot be resumed after a restart"
+        );
     }
     super::runtime()?.block_on(async {
         let running = start(settings).await.map_err(Failure::Runtime)?;
@@ -70,9 +77,11 @@ pub(super) fn run(args: ServeArgs) -> Result<(), Failure> {
 fn settings(args: &ServeArgs) -> Result<Settings, config::ConfigError> {
     match (&args.config, &args.upstream) {
         (Some(file), _) => config::load(file, args.listen, args.admin),
-        (None, upstream) => {
-            Settings::for_upstream(upstream.as_deref().unwrap_or_default(), args.listen, args.admin)
-        }
+        (None, upstream) => Settings::for_upstream(
+            upstream.as_deref().unwrap_or_default(),
+            args.listen,
+            args.admin,
+        ),
     }
 }
 
@@ -117,7 +126,9 @@ pub struct Running {
 /// When an address is not to be had.
 pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let bound = |address| async move {
-        listen::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+        listen::bind(address)
+            .await
+            .with_context(|| format!("cannot listen on {address}"))
     };
     let (listener, address) = bound(settings.listen).await?;
     let admin = match settings.admin {
@@ -135,17 +146,36 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let front = Front::terms_of(&settings, address.ip().is_loopback());
     let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
-    let sweep_every = settings.timers.session_idle.min(settings.timers.outcome_ttl) / 2;
+    let sweep_every = settings
+        .timers
+        .session_idle
+        .min(settings.timers.outcome_ttl)
+        / 2;
     let backend = Arc::new(backend(settings, metrics, &terms));
     let gateway = Arc::new(Gateway::new(Arc::clone(&backend), principal, anonymous));
     let front = Arc::new(front.before(Arc::clone(&gateway)));
-    terms.tasks.spawn(listen::serve_clients(listener, terms.clone(), front));
+    terms
+        .tasks
+        .spawn(listen::serve_clients(listener, terms.clone(), front));
     let admin = admin.map(|(listener, admin)| {
-        terms.tasks.spawn(listen::serve_admin(listener, terms.clone(), Arc::clone(&gateway)));
+        terms.tasks.spawn(listen::serve_admin(
+            listener,
+            terms.clone(),
+            Arc::clone(&gateway),
+        ));
         admin
     });
-    terms.tasks.spawn(sweep(Arc::clone(&backend), sweep_every.clamp(Duration::from_millis(20), SWEEP_MAX)));
-    Ok(Running { address, admin, gateway, backend, deadline })
+    terms.tasks.spawn(sweep(
+        Arc::clone(&backend),
+        sweep_every.clamp(Duration::from_millis(20), SWEEP_MAX),
+    ));
+    Ok(Running {
+        address,
+        admin,
+        gateway,
+        backend,
+        deadline,
+    })
 }
 
 fn backend(settings: Settings, metrics: Arc<Metrics>, terms: &Terms) -> Backend {
@@ -232,7 +262,8 @@ pub struct CheckConfigArgs {
 }
 
 pub(super) fn check_config(args: &CheckConfigArgs) -> Result<(), Failure> {
-    let settings = config::load(&args.file, None, None).map_err(|error| Failure::Usage(error.into()))?;
+    let settings =
+        config::load(&args.file, None, None).map_err(|error| Failure::Usage(error.into()))?;
     let summary = format!(
         "{}: backend {:?} at {}, listening on {}\n",
         args.file.display(),
