@@ -5,7 +5,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import {
   CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
-import { burst, serve } from '../lib/worker.mjs';
+import { burst, makeAnswers, serve } from '../lib/worker.mjs';
 
 async function pages(method, field) {
   const all = [];
@@ -38,7 +38,20 @@ function runKind(client, job, report) {
   }
 }
 
-await serve(async (job, report, answers, fetch) => {
+const QUESTIONS = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
+
+/** Writes down the questions as they came: what the SDK hands to its handlers lacks the members that it does not know. */
+function recordQuestions(transport, asked) {
+  const { onmessage } = transport;
+  transport.onmessage = (message, extra) => {
+    const { method, params } = message;
+    if (QUESTIONS.includes(method)) asked.push(method === 'roots/list' ? { method } : { method, params });
+    onmessage(message, extra);
+  };
+}
+
+await serve(async (job, report, fetch) => {
+  const answers = makeAnswers(job.answers, { asked: [] });
   const client = new Client({ name: 'interop-legacy-ts', version: '1.0.0' }, { capabilities: job.capabilities });
   if (job.capabilities.elicitation) client.setRequestHandler(ElicitRequestSchema, ({ params }) => answers.elicit(params));
   if (job.capabilities.sampling) client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => answers.sample(params));
@@ -47,6 +60,7 @@ await serve(async (job, report, answers, fetch) => {
   const transport = new StreamableHTTPClientTransport(new URL(job.url), { fetch });
   try {
     await client.connect(transport);
+    recordQuestions(transport, report.asked);
     report.protocol = transport.protocolVersion;
     // The SDK opens its GET stream in the background; what a server asks there before that is lost.
     if (job.waitListening) await globalThis.fetch(`${job.waitListening}${transport.sessionId}`);

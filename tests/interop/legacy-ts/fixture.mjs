@@ -45,7 +45,7 @@ export function buildServer(ledger) {
     { messages: [{ role: 'user', content: { type: 'text', text: prompt } }], systemPrompt: 'Be brief.', maxTokens: 64 },
     { relatedRequestId: extra.requestId });
   const roots = async extra => (await mcp.server.listRoots({}, { relatedRequestId: extra?.requestId })).roots;
-  const fixture = { mcp, earlyRoots: undefined, learnRoots: () => { fixture.earlyRoots ??= roots(); } };
+  const fixture = { mcp, earlyRoots: undefined, learnRoots: () => { fixture.earlyRoots ??= roots().catch(() => undefined); } };
   const tool = (name, config, run) => mcp.registerTool(name, { description: name, inputSchema: {}, ...config }, (args, extra) => {
     ledger.started(name);
     return run(args, extra);

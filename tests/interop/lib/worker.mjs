@@ -50,7 +50,7 @@ export async function serve(run) {
       return fetch(input, init);
     };
     try {
-      report.result = plain(await run(job, report, makeAnswers(job.answers, report), http));
+      report.result = plain(await run(job, report, http));
     } catch (error) {
       report.error = plain({ name: error.name, code: error.code ?? null, message: error.message, data: error.data ?? null });
     }

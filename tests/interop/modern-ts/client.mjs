@@ -1,7 +1,7 @@
 // A modern client on the TypeScript SDK 2.x, pinned to protocol 2026-07-28.
 // Jobs come on standard input, reports go to standard output; see ../README.md.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { burst, serve } from '../lib/worker.mjs';
+import { burst, makeAnswers, serve } from '../lib/worker.mjs';
 
 // The SDK reports each round of questions as progress of its own making; only what the server sent counts here.
 const OWN_PROGRESS = /^Fulfilling input required by /;
@@ -30,7 +30,8 @@ function runKind(client, job, report) {
   }
 }
 
-await serve(async (job, report, answers, fetch) => {
+await serve(async (job, report, fetch) => {
+  const answers = makeAnswers(job.answers, report);
   const client = new Client(
     { name: 'interop-modern-ts', version: '1.0.0' },
     { capabilities: job.capabilities, versionNegotiation: { mode: { pin: '2026-07-28' } } });
