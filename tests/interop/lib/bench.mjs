@@ -1,0 +1,76 @@
+// One fixture server, holdfast in front of it, and the four SDK clients: where every comparison is made.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { ANSWERS, FULL } from './cases.mjs';
+import { Client, startHoldfast, startServer } from './children.mjs';
+
+export const LANGUAGES = ['ts', 'py'];
+let lastKey = 0;
+
+/** A word that no other call uses, for tools that remember. */
+export const freshKey = () => `key-${(lastKey += 1)}-${process.pid}`;
+
+export class Bench {
+  clients = {};
+
+  constructor(label, peer, flags) {
+    Object.assign(this, { label, peer, flags });
+    for (const language of LANGUAGES)
+      for (const era of ['legacy', 'modern']) this.clients[`${era}-${language}`] = new Client(label, `${era}-${language}`);
+  }
+
+  async start() {
+    this.server = await startServer(this.label, this.peer, this.flags);
+    this.holdfast = await startHoldfast(this.label, this.server.url);
+  }
+
+  args(testCase, key) {
+    return typeof testCase.args === 'function' ? testCase.args(key) : testCase.args;
+  }
+
+  job(url, testCase, { answers, key, capabilities = FULL }) {
+    const after = testCase.after ? this.server.waitUrl(`event=${testCase.after}${key}`) : undefined;
+    const table = { ...ANSWERS, action: 'accept', ...answers, after };
+    const { kind, name, calls, logLevel } = testCase;
+    return { url, kind, name, calls, args: this.args(testCase, key), answers: table, logLevel, capabilities };
+  }
+
+  /** What a legacy client gets with no gateway between. */
+  async truth(language, testCase, options) {
+    const waitListening = this.server.waitUrl('listening=');
+    const job = { ...this.job(this.server.url, testCase, options), waitListening };
+    const first = await this.clients[`legacy-${language}`].run(job);
+    if (!testCase.endsAndRunsAgain) return first;
+    // The server ended the call with an error that names its questions, and the client has to call again.
+    assert.equal(first.error?.code, -32042);
+    const asked = first.error.data.elicitations.map(params => ({ method: 'elicitation/create', params }));
+    return { ...(await this.clients[`legacy-${language}`].run(job)), asked };
+  }
+
+  /** What a modern client gets through holdfast, and how often the server started each tool for it. */
+  async through(language, testCase, options) {
+    const before = (await this.server.stats()).starts;
+    const report = await this.clients[`modern-${language}`].run(this.job(this.holdfast.url, testCase, options));
+    const after = (await this.server.stats()).starts;
+    assert.equal(report.protocol, '2026-07-28');
+    assert.deepEqual(Object.keys(report.http), ['POST'], 'a modern client only ever posts');
+    return { report, starts: name => (after[name] ?? 0) - (before[name] ?? 0) };
+  }
+
+  /** Ends everything whatever state it is in. */
+  async stop() {
+    await Promise.allSettled(Object.values(this.clients).map(client => client.stop()));
+    await Promise.allSettled([this.holdfast?.stop()]);
+    await Promise.allSettled([this.server?.stop()]);
+  }
+}
+
+/** SIGTERM must end holdfast cleanly, and nothing of it may be left at the server. */
+export async function assertStopsCleanly(holdfast, server) {
+  const { code, signal } = await holdfast.stop();
+  assert.deepEqual({ code, signal }, { code: 0, signal: null }, `see ${holdfast.log}`);
+  const { sessions, listening } = await server.stats();
+  assert.deepEqual({ sessions, listening }, { sessions: 0, listening: 0 }, 'what is left at the server');
+  const log = readFileSync(holdfast.log, 'utf8');
+  assert.ok(!log.includes('panicked'), `holdfast panicked: see ${holdfast.log}`);
+}
