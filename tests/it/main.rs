@@ -1,0 +1,12 @@
+//! The integration tests: the real binary between a puppet of a legacy server and a raw modern client.
+//!
+//! Each module is a behaviour. There are no fixed ports and no sleeps as synchronisation; every test ends
+//! with `nothing_is_left`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says so by panicking; helpers outside #[test] are no exception"
+)]
+
+mod puppetry;
+mod support;
