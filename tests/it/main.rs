@@ -8,5 +8,22 @@
     reason = "a test that cannot go on says so by panicking; helpers outside #[test] are no exception"
 )]
 
+mod admission;
+mod answers;
+mod crowd;
+mod cuts;
+mod faults;
+mod held;
+mod late;
+mod legs;
+mod plain;
+mod progress;
 mod puppetry;
+mod questions;
+mod replay;
+mod sessions;
+mod shutdown;
+mod state;
 mod support;
+mod tidy;
+mod url_error;

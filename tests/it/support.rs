@@ -10,6 +10,7 @@ pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http1;
 pub(crate) mod puppet;
+pub(crate) mod stage;
 
 use gateway::Gateway;
 use puppet::Puppet;

@@ -149,6 +149,12 @@ impl Request {
         request
     }
 
+    /// Adds a header that may be there already.
+    pub(crate) fn also(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     /// Leaves a header out.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);

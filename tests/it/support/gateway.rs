@@ -44,7 +44,9 @@ impl Config {
             limits: empty(),
         };
         // Idle sessions go soon, so that a test can wait for zero.
-        config.timer("session_idle", "200ms")
+        config
+            .backend("name", "\"puppet\"")
+            .timer("session_idle", "200ms")
     }
 
     /// A value of `[timers]`, like "50ms".
@@ -81,7 +83,7 @@ impl Config {
                 })
         };
         format!(
-            "{}\n[[backend]]\nname = \"puppet\"\nlegacy = \"{}\"\n{}\n[timers]\n{}\n[limits]\n{}",
+            "{}\n[[backend]]\nlegacy = \"{}\"\n{}\n[timers]\n{}\n[limits]\n{}",
             lines(&self.top),
             self.legacy,
             lines(&self.backend),

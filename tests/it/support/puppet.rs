@@ -25,7 +25,7 @@ mod session;
 
 pub(crate) use ledger::{Given, Ledger, Record};
 pub(crate) use outgoing::Out;
-pub(crate) use script::{Answer, Call, Ending};
+pub(crate) use script::{Call, Ending};
 use script::{Script, script};
 pub(crate) use session::Session;
 
@@ -52,6 +52,8 @@ pub(crate) struct Manner {
     pub(crate) credentials: Credentials,
     /// What a cancelled call does.
     pub(crate) on_cancel: OnCancel,
+    /// What `initialize` meets.
+    pub(crate) handshake: Handshake,
 }
 
 impl Default for Manner {
@@ -67,6 +69,7 @@ impl Default for Manner {
             chunk_bytes: usize::MAX,
             credentials: Credentials::MustStay,
             on_cancel: OnCancel::FallSilent,
+            handshake: Handshake::Prompt,
         }
     }
 }
@@ -113,6 +116,21 @@ pub(crate) enum OnCancel {
     AnswerError,
     /// The script goes on as if nothing had been said.
     Ignore,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handshake {
+    Prompt,
+    /// Nothing is ever said.
+    Stalls,
+    /// The connection ends without a response.
+    Cut,
+    /// An HTTP status without a body.
+    Status(u16),
+    /// A JSON-RPC error.
+    Refused,
+    /// A result that is none.
+    Malformed,
 }
 
 /// What all connections and scripts of a puppet share.

@@ -51,6 +51,11 @@ impl OpenLeg {
         let _ = within("the peer to read", self.writer.write_all(bytes)).await;
     }
 
+    /// Says that nothing more will be sent.
+    pub(crate) async fn shut(&mut self) {
+        let _ = self.writer.shutdown().await;
+    }
+
     /// Waits for the head of the response: nothing when the connection ends without one.
     async fn head(&mut self) -> Option<&Head> {
         if self.head.is_none() {
@@ -98,10 +103,16 @@ impl OpenLeg {
         }
     }
 
-    /// Waits until the body holds `text`, for instance a comment.
-    pub(crate) async fn holds(&mut self, text: &str) {
-        while !self.text().contains(text) {
-            assert!(self.more().await, "no {text:?} in {:?}", self.text());
+    /// Waits until the stream has carried `count` comments.
+    pub(crate) async fn comments(&mut self, count: usize) {
+        while self
+            .text()
+            .lines()
+            .filter(|line| line.starts_with(':'))
+            .count()
+            < count
+        {
+            assert!(self.more().await, "no comment in {:?}", self.text());
         }
     }
 
@@ -116,6 +127,12 @@ impl OpenLeg {
             panic!("no response to {}", self.request)
         };
         Reply::checked(head, self.body, &self.request)
+    }
+
+    /// The body as it came.
+    pub(crate) async fn raw(mut self) -> String {
+        while self.more().await {}
+        self.text()
     }
 
     /// The status of the response; nothing when the connection ends without one.

@@ -42,10 +42,13 @@ async fn serve(stream: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
         let body = reader.body(head.request_framing()).await?;
         let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
         let verb = head.word(0).to_owned();
+        let text = String::from_utf8_lossy(&body).into_owned();
+        let (head_of, body_of) = (head.clone(), message.clone());
         let record = Record {
             verb: verb.clone(),
-            head: head.clone(),
-            body: message.clone(),
+            head: head_of,
+            body: body_of,
+            text,
         };
         shared.write(|ledger| ledger.records.push(record));
         let goes_on = match verb.as_str() {

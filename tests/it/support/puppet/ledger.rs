@@ -12,6 +12,8 @@ pub(crate) struct Record {
     pub(crate) head: Head,
     /// The JSON-RPC message of a POST.
     pub(crate) body: Value,
+    /// Its bytes.
+    pub(crate) text: String,
 }
 
 impl Record {

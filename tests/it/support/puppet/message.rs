@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::outgoing::Out;
 use super::script::Call;
-use super::{Given, Session, Sessions, Shared};
+use super::{Given, Handshake, Session, Sessions, Shared};
 use crate::support::http1::Head;
 
 /// How many messages of a script wait for a slow reader.
@@ -104,6 +104,9 @@ fn initialize(shared: &Arc<Shared>, head: &Head, message: &Value) -> Reply {
     if params["protocolVersion"] != "2025-11-25" || !params["capabilities"].is_object() {
         shared.violation(format!("`initialize` says {params}"));
     }
+    if let Some(reply) = failed_handshake(shared, &message["id"]) {
+        return reply;
+    }
     let session = Session::open(shared, head, message);
     let result = json!({
         "protocolVersion": shared.manner.revision,
@@ -117,6 +120,29 @@ fn initialize(shared: &Arc<Shared>, head: &Head, message: &Value) -> Reply {
         Sessions::Without => None,
     };
     Reply::Whole(200, header, response.to_string().into_bytes())
+}
+
+fn failed_handshake(shared: &Arc<Shared>, id: &Value) -> Option<Reply> {
+    let (out, scripted) = mpsc::channel(OUT_MAX);
+    let json = |mut message: Value| {
+        message["jsonrpc"] = json!("2.0");
+        message["id"] = id.clone();
+        Reply::Whole(200, None, message.to_string().into_bytes())
+    };
+    Some(match shared.manner.handshake {
+        Handshake::Prompt => return None,
+        Handshake::Stalls => {
+            shared.tasks.spawn(async move { out.closed().await });
+            Reply::Scripted(scripted)
+        }
+        Handshake::Cut => {
+            let _ = out.try_send(Out::Cut);
+            Reply::Scripted(scripted)
+        }
+        Handshake::Status(status) => Reply::Whole(status, None, Vec::new()),
+        Handshake::Refused => json(json!({"error": {"code": -32603, "message": "not today"}})),
+        Handshake::Malformed => json(json!({"result": {"serverInfo": 5}})),
+    })
 }
 
 /// The session that a request belongs to. A puppet that gives none has the latest one in mind.

@@ -181,11 +181,6 @@ impl Call {
         .await;
     }
 
-    /// Waits until the client cancels the call.
-    pub(crate) async fn cancelled(&self) {
-        self.cancelled.cancelled().await;
-    }
-
     /// Waits until the ledger fulfils a condition.
     pub(crate) async fn until(&self, condition: impl Fn(&super::Ledger) -> bool) {
         self.shared.until(condition).await;
