@@ -40,7 +40,7 @@ pub(crate) async fn calls(sizes: &Sizes, wanted: Wanted) {
         .map(|(variant, samples)| Row::of(variant.name, samples))
         .collect();
     println!(
-        "\n{:<24}{:>10}{:>11}{:>11}{:>12}{:>15}",
+        "\n{:<20}{:>10}{:>11}{:>11}{:>13}{:>17}",
         "medians", "calls/s", "p50 µs", "p99 µs", "CPU µs/call", "upstream CPU µs"
     );
     for row in &medians {
