@@ -218,7 +218,8 @@ async fn deep_nesting_is_no_harm() {
     let reply = echo.clone().raw(deep).open().await;
     assert!(reply.status().await.is_some(), "the gateway answers");
     echo.send().await.result();
-    stage.ends().await;
+    // The puppet cannot read such depths and would complain.
+    stage.gateway.settled().await;
 }
 
 #[tokio::test]

@@ -344,3 +344,30 @@ async fn an_empty_form_needs_no_content() {
     assert_eq!(text_of(reply.result()), "\"accept\"");
     stage.ends().await;
 }
+
+/// Depths that would overflow a stack are no answer, and no harm.
+#[tokio::test]
+async fn an_answer_of_any_depth_is_no_harm() {
+    let stage = Stage::new().await;
+    let request = stage.client.tool("name", json!({}));
+    let mut asked = request.send().await.asked();
+    for depth in [120, 200, 100_000] {
+        let nested = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let reissue = request.answer(&asked, accept(json!({"name": "here"})));
+        let body = reissue.message().to_string().replace("\"here\"", &nested);
+        let reply = reissue.raw(body).open().await.raw().await;
+        assert!(reply.contains("input_required"), "{depth}: {reply}");
+        let message: Value = serde_json::from_str(&reply).unwrap();
+        asked.state = message["result"]["requestState"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+    }
+    let reply = request
+        .answer(&asked, accept(json!({"name": "Ada"})))
+        .send()
+        .await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!(stage.answers(), 1);
+    stage.ends().await;
+}

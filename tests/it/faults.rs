@@ -181,8 +181,8 @@ fn nonsense() -> Vec<(&'static str, Out)> {
             json("{\"jsonrpc\":\"2.0\",\"id\":\"other\",\"result\":{}}"),
         ),
         (
-            "a request for an answer",
-            json("{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"x\"}"),
+            "a notification for an answer",
+            json("{\"jsonrpc\":\"2.0\",\"method\":\"x\"}"),
         ),
         (
             "no HTTP",

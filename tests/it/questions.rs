@@ -187,6 +187,12 @@ async fn a_question_without_a_call_waits_for_one() {
     stage.client.call("echo").await.result();
     let session = stage.puppet.sessions()[0].clone();
     session.ask("roots/list", json!({})).await;
+    // The pong says that the question has been read.
+    session.ask("ping", json!({})).await;
+    stage
+        .puppet
+        .until("the pong", |ledger| ledger.answers.len() == 1)
+        .await;
     let request = stage.client.tool("echo", json!({"n": 1}));
     let asked = request.send().await.asked();
     assert_eq!(asked.keys(), ["roots"]);
@@ -197,7 +203,7 @@ async fn a_question_without_a_call_waits_for_one() {
     );
     let reply = request.answer(&asked, json!({"roots": []})).send().await;
     assert_eq!(text_of(reply.result()), r#"{"n":1}"#);
-    assert_eq!((stage.puppet.starts("echo"), stage.answers()), (2, 1));
+    assert_eq!((stage.puppet.starts("echo"), stage.answers()), (2, 2));
     stage.closes().await;
 }
 

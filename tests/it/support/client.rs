@@ -226,7 +226,9 @@ impl Request {
     /// The same request from somebody else.
     pub(crate) fn by(self, client: &Client) -> Self {
         let authorization = client.authorization.clone();
-        let mut request = self.without("authorization");
+        let mut request = self
+            .without("authorization")
+            .header("host", &client.addr.to_string());
         request.client = client.clone();
         match authorization {
             Some(authorization) => request.header("authorization", &authorization),

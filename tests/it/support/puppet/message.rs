@@ -62,7 +62,7 @@ pub(super) fn take(shared: &Arc<Shared>, head: &Head, message: &Value) -> Reply 
     }
     match (message["method"].as_str(), message.get("id")) {
         (None, Some(id)) => {
-            session.check_answer(id);
+            session.answered(id, message);
             let given = Given {
                 session: session.id.clone(),
                 id: id.clone(),

@@ -147,14 +147,10 @@ impl Call {
 
     /// Waits for the answer to a question.
     pub(crate) async fn answer(&self, id: &Value) -> Answer {
-        let session = &self.session.id;
-        let is_it = |given: &&super::Given| given.session == *session && given.id == *id;
         self.shared
-            .until(|ledger| ledger.answers.iter().any(|given| is_it(&given)))
+            .until(|_| self.session.answer(id).is_some())
             .await;
-        let ledger = self.shared.ledger.lock().unwrap();
-        let given = ledger.answers.iter().find(is_it).unwrap();
-        Answer(given.response.clone())
+        Answer(self.session.answer(id).unwrap_or_default())
     }
 
     /// Reports progress, if the client wants to hear of it.

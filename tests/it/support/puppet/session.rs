@@ -1,6 +1,6 @@
 //! A session of the puppet, and what it must be told with every request.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -42,8 +42,8 @@ struct Inner {
     phase: Phase,
     /// The requests the client made, and what tells each that it is cancelled.
     requests: HashMap<String, CancellationToken>,
-    /// Ids of questions that were asked.
-    questions: HashSet<String>,
+    /// Ids of questions that were asked, and what each was answered first.
+    questions: HashMap<String, Option<Value>>,
     general_stream: Option<mpsc::Sender<Out>>,
 }
 
@@ -57,7 +57,7 @@ impl Session {
         let inner = Inner {
             phase: Phase::Opening,
             requests: HashMap::new(),
-            questions: HashSet::new(),
+            questions: HashMap::new(),
             general_stream: None,
         };
         let session = Arc::new(Self {
@@ -178,24 +178,32 @@ impl Session {
     }
 
     /// Takes note of a question that is about to be asked.
-    pub(super) fn asks(&self, id: &Value) {
-        self.inner().questions.insert(id.to_string());
+    pub(crate) fn asks(&self, id: &Value) {
+        self.inner().questions.entry(id.to_string()).or_default();
     }
 
-    /// Checks that an answer answers something, and only once.
-    pub(super) fn check_answer(&self, id: &Value) {
-        if !self.inner().questions.contains(&id.to_string()) {
-            self.complain(&format!("an answer to a question that was not asked: {id}"));
-        }
-        let ledger = self.shared.ledger.lock().unwrap();
-        let before = ledger
-            .answers
-            .iter()
-            .any(|given| given.session == self.id && given.id == *id);
-        drop(ledger);
-        if before {
-            self.complain(&format!("question {id} was answered twice"));
-        }
+    /// Takes an answer, which must answer something, and only once.
+    pub(super) fn answered(&self, id: &Value, response: &Value) {
+        let mut inner = self.inner();
+        let complaint = match inner.questions.get_mut(&id.to_string()) {
+            None => "an answer to a question that was not asked",
+            Some(Some(_)) => "a second answer to a question",
+            Some(open) => {
+                *open = Some(response.clone());
+                return;
+            }
+        };
+        drop(inner);
+        self.complain(&format!("{complaint}: {id}"));
+    }
+
+    /// What a question was answered.
+    pub(super) fn answer(&self, id: &Value) -> Option<Value> {
+        self.inner()
+            .questions
+            .get(&id.to_string())
+            .cloned()
+            .flatten()
     }
 
     /// Opens the general stream; nothing when one is open or the session is over.
