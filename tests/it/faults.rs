@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::Client;
 use crate::support::gateway::Config;
-use crate::support::puppet::{Answers, Ending, Handshake, Manner, Out, Puppet};
+use crate::support::puppet::{Answers, Ending, GeneralStream, Handshake, Manner, Out, Puppet};
 use crate::support::stage::{Gate, Stage, name_schema};
 use crate::support::{accept, form, text, text_of};
 
@@ -389,4 +389,36 @@ async fn a_server_that_thinks_first() {
     let reply = request.answer(&asked, ada()).send().await;
     assert_eq!(text_of(reply.result()), "\"Ada\"");
     stage.ends().await;
+}
+
+/// The stream of a call breaks while the server waits for an answer on it, and the server lives on: it is told
+/// that nobody will answer, or it would wait for ever.
+#[tokio::test]
+async fn a_server_whose_stream_broke_is_told() {
+    for general_stream in [GeneralStream::Offered, GeneralStream::Refused] {
+        let stage = Stage::of(Manner {
+            general_stream,
+            ..Manner::default()
+        })
+        .await;
+        let gate = Gate::default();
+        let script_gate = gate.clone();
+        stage.puppet.tool("breaks", move |call| {
+            let gate = script_gate.clone();
+            async move {
+                let id = call
+                    .pose("elicitation/create", form("name", name_schema()))
+                    .await;
+                gate.passed().await;
+                call.put(Out::Cut).await;
+                Ending::text(call.answer(&id).await.said("name"))
+            }
+        });
+        let request = stage.client.tool("breaks", json!({}));
+        let asked = request.send().await.asked();
+        gate.open();
+        stage.gateway.metric_is("holdfast_calls", 0).await;
+        request.answer(&asked, ada()).send().await.lost(true);
+        stage.ends().await;
+    }
 }

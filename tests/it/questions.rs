@@ -133,6 +133,24 @@ async fn capabilities_that_the_client_lacks() {
     stage.ends().await;
 }
 
+/// The same on the general stream: nobody on this session can be asked anything, so the server need not wait.
+#[tokio::test]
+async fn a_general_question_to_a_client_that_cannot_be_asked() {
+    let stage = Stage::new().await;
+    let client = stage.client.clone().able(json!({}));
+    let reply = client.call("generally").await;
+    if reply.message.get("result").is_some() {
+        assert!(
+            text_of(reply.result()).starts_with("name: error"),
+            "{}",
+            reply.message
+        );
+    } else {
+        reply.error(400, -32021);
+    }
+    stage.ends().await;
+}
+
 /// An empty `elicitation` means forms; `includeContext` from clients that declared `sampling: {}` only is seen
 /// on real servers and let through.
 #[tokio::test]
