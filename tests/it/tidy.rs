@@ -101,9 +101,7 @@ fn no_path_of_a_machine() {
     for under in ["src", "tests", "benches"] {
         for (path, text) in sources(under) {
             for (number, line) in text.lines().enumerate() {
-                let is_path = ["/home/", "/root/"]
-                    .iter()
-                    .any(|root| line.contains(root));
+                let is_path = ["/home/", "/root/"].iter().any(|root| line.contains(root));
                 let is_this = path.ends_with("tidy.rs");
                 assert!(
                     !is_path || is_this,
