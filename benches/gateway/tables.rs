@@ -1,0 +1,190 @@
+//! The tables: medians of each variant and the ratios that count.
+
+use std::time::Duration;
+
+use super::Sizes;
+use super::conversation::{Era, Tool};
+use super::load::{Sample, Variant, measure};
+use super::peers::{self, Peer};
+
+/// Which tables are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) plain: bool,
+    pub(crate) held: bool,
+}
+
+/// Plain calls and held calls, in turns.
+pub(crate) async fn calls(sizes: &Sizes, wanted: Wanted) {
+    let upstream = peers::upstream();
+    let gateway = peers::gateway(&upstream);
+    let nginx = peers::nginx(&upstream);
+    if nginx.is_none() {
+        println!("nginx is not installed: no comparison with it");
+    }
+    let variants = variants(&upstream, &gateway, nginx.as_ref(), wanted);
+    let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); variants.len()];
+    for round in 0..sizes.rounds {
+        // Every other round runs backwards: nobody always follows the same neighbour.
+        let mut order: Vec<usize> = (0..variants.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            samples[at].push(measure(&variants[at], sizes).await);
+        }
+    }
+    let medians: Vec<Row> = variants
+        .iter()
+        .zip(&samples)
+        .map(|(variant, samples)| Row::of(variant.name, samples))
+        .collect();
+    println!(
+        "\n{:<20}{:>10}{:>11}{:>11}{:>13}{:>17}",
+        "medians", "calls/s", "p50 µs", "p99 µs", "CPU µs/call", "upstream CPU µs"
+    );
+    for row in &medians {
+        row.print();
+    }
+    println!();
+    ratios(&medians);
+    println!(
+        "gateway after it: {:.1} MiB resident, {} open files",
+        gateway.process.resident() as f64 / f64::from(1 << 20),
+        gateway.process.open_files(),
+    );
+}
+
+fn variants<'a>(
+    upstream: &'a Peer,
+    gateway: &'a Peer,
+    nginx: Option<&'a Peer>,
+    wanted: Wanted,
+) -> Vec<Variant<'a>> {
+    let mut variants = Vec::new();
+    // Held calls are compared with plain ones: these run in any case.
+    let mut tools = vec![
+        (
+            Tool::Json,
+            ["json direct", "json nginx", "json holdfast"],
+            wanted.plain,
+        ),
+        (
+            Tool::Events,
+            ["sse direct", "sse nginx", "sse holdfast"],
+            wanted.plain,
+        ),
+    ];
+    if wanted.held {
+        tools.push((
+            Tool::Asking,
+            ["question direct", "question nginx", "held holdfast"],
+            true,
+        ));
+    }
+    for (tool, [direct, through_nginx, through_holdfast], compared) in tools {
+        let variant = |name, era, between: Option<&'a Peer>| Variant {
+            name,
+            era,
+            tool,
+            addr: between.unwrap_or(upstream).addr,
+            between,
+            upstream,
+        };
+        if compared {
+            variants.push(variant(direct, Era::Legacy, None));
+            variants.extend(nginx.map(|peer| variant(through_nginx, Era::Legacy, Some(peer))));
+        }
+        variants.push(variant(through_holdfast, Era::Modern, Some(gateway)));
+    }
+    variants
+}
+
+/// Medians of one variant.
+#[derive(Debug)]
+struct Row {
+    name: &'static str,
+    per_second: f64,
+    p50: f64,
+    p99: f64,
+    cpu: f64,
+    upstream_cpu: f64,
+}
+
+impl Row {
+    fn of(name: &'static str, samples: &[Sample]) -> Self {
+        let median = |value: fn(&Sample) -> f64| {
+            let mut values: Vec<f64> = samples.iter().map(value).collect();
+            values.sort_by(f64::total_cmp);
+            values[values.len() / 2]
+        };
+        Self {
+            name,
+            per_second: median(|sample| sample.per_second),
+            p50: median(|sample| micros(sample.p50)),
+            p99: median(|sample| micros(sample.p99)),
+            cpu: median(|sample| micros(sample.cpu)),
+            upstream_cpu: median(|sample| micros(sample.upstream_cpu)),
+        }
+    }
+
+    fn print(&self) {
+        let Self {
+            name,
+            per_second,
+            p50,
+            p99,
+            cpu,
+            upstream_cpu,
+        } = self;
+        println!(
+            "{name:<24}{per_second:>10.0}{p50:>11.0}{p99:>11.0}{cpu:>12.1}{upstream_cpu:>15.1}"
+        );
+    }
+}
+
+fn micros(span: Duration) -> f64 {
+    span.as_secs_f64() * 1e6
+}
+
+fn ratios(rows: &[Row]) {
+    let row = |name: &str| rows.iter().find(|row| row.name == name);
+    for kind in ["json", "sse"] {
+        let Some(ours) = row(&format!("{kind} holdfast")) else {
+            continue;
+        };
+        for other in ["direct", "nginx"] {
+            let Some(theirs) = row(&format!("{kind} {other}")) else {
+                continue;
+            };
+            print!(
+                "{kind} holdfast / {other}: throughput ×{:.2}, p50 ×{:.2}, p99 ×{:.2}",
+                ours.per_second / theirs.per_second,
+                ours.p50 / theirs.p50,
+                ours.p99 / theirs.p99,
+            );
+            match theirs.cpu > 0.0 {
+                true => println!(", CPU ×{:.2}", ours.cpu / theirs.cpu),
+                false => println!(),
+            }
+        }
+    }
+    let Some(held) = row("held holdfast") else {
+        return;
+    };
+    for kind in ["json", "sse"] {
+        if let Some(plain) = row(&format!("{kind} holdfast")) {
+            let three = 3.0 * plain.cpu;
+            println!(
+                "held call / three plain {kind} calls: gateway CPU ×{:.2}",
+                held.cpu / three
+            );
+        }
+    }
+    if let Some(native) = row("question nginx") {
+        println!(
+            "held call / native question through nginx: CPU ×{:.2}",
+            held.cpu / native.cpu
+        );
+    }
+}

@@ -1,0 +1,29 @@
+//! The integration tests: the real binary between a puppet of a legacy server and a raw modern client.
+//!
+//! Each module is a behaviour. There are no fixed ports and no sleeps as synchronisation; every test ends
+//! with `nothing_is_left`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on says so by panicking; helpers outside #[test] are no exception"
+)]
+
+mod admission;
+mod answers;
+mod crowd;
+mod cuts;
+mod faults;
+mod held;
+mod late;
+mod legs;
+mod plain;
+mod progress;
+mod puppetry;
+mod questions;
+mod replay;
+mod sessions;
+mod shutdown;
+mod state;
+mod support;
+mod tidy;
+mod url_error;

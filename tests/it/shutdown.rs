@@ -1,0 +1,150 @@
+//! SIGTERM: new work stops, what runs is finished or cancelled within a deadline, no session stays open.
+
+use serde_json::json;
+use tokio::net::TcpStream;
+
+use crate::support::puppet::{Ending, Manner, OnCancel, Puppet};
+use crate::support::stage::{Gate, Stage};
+use crate::support::{accept, eventually, text_of};
+
+#[tokio::test]
+async fn without_work_it_ends_at_once() {
+    let stage = Stage::new().await;
+    assert_eq!(stage.gateway.terminate().await, 0);
+    stage.puppet.settled().await;
+}
+
+#[tokio::test]
+async fn warm_sessions_are_deleted() {
+    let stage = Stage::with(|config| config.timer("session_idle", "60s")).await;
+    for name in ["alice", "bob", "carol"] {
+        stage.client.clone().named(name).call("echo").await.result();
+    }
+    assert_eq!(stage.gateway.terminate().await, 0);
+    stage.puppet.settled().await;
+    assert_eq!(stage.puppet.ledger().deletes, 3);
+}
+
+fn waits(puppet: &Puppet) -> Gate {
+    let gate = Gate::default();
+    let script_gate = gate.clone();
+    puppet.tool("waits", move |_| {
+        let gate = script_gate.clone();
+        async move {
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    gate
+}
+
+#[tokio::test]
+async fn a_running_call_is_finished() {
+    let stage = Stage::with(|config| config.timer("shutdown_deadline", "60s")).await;
+    let gate = waits(&stage.puppet);
+    let leg = stage.client.tool("waits", json!({})).open().await;
+    stage.started("waits", 1).await;
+    stage.gateway.signal_end();
+    let addr = stage.gateway.addr();
+    let stops = || async { TcpStream::connect(addr).await.is_err() };
+    eventually("new work to be refused", stops).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "done");
+    assert_eq!(stage.gateway.ended().await, 0);
+    stage.puppet.settled().await;
+    assert_eq!(stage.puppet.ledger().cancellations.len(), 0);
+}
+
+#[tokio::test]
+async fn a_running_call_is_cancelled_at_the_deadline() {
+    for on_cancel in [
+        OnCancel::FallSilent,
+        OnCancel::AnswerError,
+        OnCancel::Ignore,
+    ] {
+        let manner = Manner {
+            on_cancel,
+            ..Manner::default()
+        };
+        let stage = Stage::set(manner, |config| config.timer("shutdown_deadline", "200ms")).await;
+        let gate = waits(&stage.puppet);
+        let leg = stage.client.tool("waits", json!({})).open().await;
+        stage.started("waits", 1).await;
+        assert_eq!(stage.gateway.terminate().await, 0);
+        assert_eq!(
+            stage.puppet.ledger().cancellations.len(),
+            1,
+            "{on_cancel:?}"
+        );
+        // The client is told, or at least let go.
+        let status = leg.status().await;
+        assert!(matches!(status, None | Some(200)), "{status:?}");
+        gate.open();
+        stage.puppet.settled().await;
+    }
+}
+
+#[tokio::test]
+async fn a_held_call_is_let_go() {
+    let stage = Stage::with(|config| config.timer("shutdown_deadline", "200ms")).await;
+    for tool in ["name", "generally"] {
+        stage.client.call(tool).await.asked();
+    }
+    assert_eq!(stage.gateway.terminate().await, 0);
+    stage.puppet.settled().await;
+    let ledger = stage.puppet.ledger();
+    assert_eq!(ledger.answers.len(), 2, "both questions were cancelled");
+    for given in &ledger.answers {
+        assert_eq!(
+            given.response["result"]["action"], "cancel",
+            "{}",
+            given.response
+        );
+    }
+}
+
+/// A held call whose client comes back on a connection that is still open, while the gateway drains.
+#[tokio::test]
+async fn a_held_call_may_finish_during_the_drain() {
+    let stage = Stage::with(|config| config.timer("shutdown_deadline", "60s")).await;
+    let gate = waits(&stage.puppet);
+    let running = stage.client.tool("waits", json!({})).open().await;
+    stage.started("waits", 1).await;
+    let request = stage.client.tool("name", json!({}));
+    let asked = request.send().await.asked();
+    let mut reissue = request
+        .answer(&asked, accept(json!({"name": "Ada"})))
+        .bytes();
+    let last = reissue.split_off(reissue.len() - 1);
+    let mut leg = crate::support::client::OpenLeg::open(
+        stage.gateway.addr(),
+        &reissue,
+        serde_json::Value::Null,
+    )
+    .await;
+    stage.gateway.signal_end();
+    let addr = stage.gateway.addr();
+    let stops = || async { TcpStream::connect(addr).await.is_err() };
+    eventually("new work to be refused", stops).await;
+    leg.write(&last).await;
+    let reply = leg.raw().await;
+    assert!(reply.contains(r#"name: \"Ada\""#), "{reply}");
+    gate.open();
+    assert_eq!(text_of(running.finish().await.result()), "done");
+    assert_eq!(stage.gateway.ended().await, 0);
+    stage.puppet.settled().await;
+}
+
+/// A server that answers nothing any more does not keep the gateway from ending.
+#[tokio::test]
+async fn a_dead_server_does_not_keep_it() {
+    let stage = Stage::with(|config| {
+        config
+            .timer("shutdown_deadline", "200ms")
+            .timer("send_timeout", "500ms")
+    })
+    .await;
+    stage.client.call("name").await.asked();
+    stage.puppet.die();
+    assert_eq!(stage.gateway.terminate().await, 0);
+}

@@ -1,0 +1,277 @@
+//! The real binary as a child process: started on free ports, watched, asked for its metrics, ended.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStderr, Command};
+use tokio_util::task::TaskTracker;
+
+use super::http1::Reader;
+use super::puppet::Puppet;
+use super::{eventually, within};
+
+/// A configuration file in the making. What a test does not set is short enough for a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    legacy: String,
+    backend: Vec<(String, String)>,
+    top: Vec<(String, String)>,
+    timers: Vec<(String, String)>,
+    limits: Vec<(String, String)>,
+}
+
+impl Config {
+    /// One backend: the puppet.
+    pub(crate) fn of(puppet: &Puppet) -> Self {
+        Self::to(puppet.url())
+    }
+
+    /// One backend at a URL.
+    pub(crate) fn to(legacy: String) -> Self {
+        let empty = Vec::new;
+        let config = Self {
+            legacy,
+            backend: empty(),
+            top: empty(),
+            timers: empty(),
+            limits: empty(),
+        };
+        // Idle sessions go soon, so that a test can wait for zero.
+        config
+            .backend("name", "\"puppet\"")
+            .timer("session_idle", "200ms")
+    }
+
+    /// A value of `[timers]`, like "50ms".
+    pub(crate) fn timer(mut self, name: &str, value: &str) -> Self {
+        set(&mut self.timers, name, format!("{value:?}"));
+        self
+    }
+
+    /// A value of `[limits]`.
+    pub(crate) fn limit(mut self, name: &str, value: usize) -> Self {
+        set(&mut self.limits, name, value.to_string());
+        self
+    }
+
+    /// A value at the top, as TOML.
+    pub(crate) fn top(mut self, name: &str, toml: &str) -> Self {
+        set(&mut self.top, name, toml.to_owned());
+        self
+    }
+
+    /// A value of the backend, as TOML.
+    pub(crate) fn backend(mut self, name: &str, toml: &str) -> Self {
+        set(&mut self.backend, name, toml.to_owned());
+        self
+    }
+
+    fn text(&self) -> String {
+        let lines = |values: &[(String, String)]| {
+            values
+                .iter()
+                .fold(String::new(), |mut text, (name, value)| {
+                    let _ = writeln!(text, "{name} = {value}");
+                    text
+                })
+        };
+        format!(
+            "{}\n[[backend]]\nlegacy = \"{}\"\n{}\n[timers]\n{}\n[limits]\n{}",
+            lines(&self.top),
+            self.legacy,
+            lines(&self.backend),
+            lines(&self.timers),
+            lines(&self.limits),
+        )
+    }
+
+    /// Writes the file and starts the gateway with it.
+    pub(crate) async fn start(&self) -> Gateway {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("holdfast-{}-{number}.toml", std::process::id());
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, self.text()).unwrap();
+        let arguments = ["--config".to_owned(), path.display().to_string()];
+        let gateway = Gateway::start(&arguments).await;
+        // It was read when the gateway was ready, and is never read again.
+        let _ = std::fs::remove_file(path);
+        gateway
+    }
+}
+
+fn set(values: &mut Vec<(String, String)>, name: &str, value: String) {
+    values.retain(|(known, _)| known != name);
+    values.push((name.to_owned(), value));
+}
+
+/// A running gateway. Dropped, it is killed.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    child: Child,
+    listen: SocketAddr,
+    admin: SocketAddr,
+    log: Arc<Mutex<String>>,
+    reading: TaskTracker,
+}
+
+impl Gateway {
+    /// `serve --upstream URL`, without a file.
+    pub(crate) async fn for_upstream(url: &str) -> Self {
+        Self::start(&["--upstream".to_owned(), url.to_owned()]).await
+    }
+
+    async fn start(arguments: &[String]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .arg("serve")
+            .args(arguments)
+            .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let log = Arc::new(Mutex::new(String::new()));
+        let ready = ready(&mut lines, &log);
+        let (listen, admin) = within("the gateway to start", ready).await;
+        let reading = TaskTracker::new();
+        let written = Arc::clone(&log);
+        reading.spawn(async move { while line(&mut lines, &written).await.is_some() {} });
+        reading.close();
+        Self {
+            child,
+            listen,
+            admin,
+            log,
+            reading,
+        }
+    }
+
+    /// Where clients are served.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.listen
+    }
+
+    /// What it wrote to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
+    }
+
+    /// Answers GET of the admin listener.
+    pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
+        within("the admin listener", get(self.admin, path)).await
+    }
+
+    /// The value of a metric without labels, for instance `holdfast_sessions`.
+    pub(crate) async fn metric(&self, name: &str) -> i64 {
+        let (status, text) = self.admin("/metrics").await;
+        assert_eq!(status, 200, "{text}");
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no metric {name} in\n{text}"));
+        value.trim().parse().unwrap()
+    }
+
+    /// Waits until a metric has a value.
+    pub(crate) async fn metric_is(&self, name: &str, expected: i64) {
+        let reached = || async { self.metric(name).await == expected };
+        eventually(&format!("{name} = {expected}"), reached).await;
+    }
+
+    /// Waits until nothing is going on: no call, no hold, no session.
+    pub(crate) async fn settled(&self) {
+        for metric in ["holdfast_calls", "holdfast_holds", "holdfast_sessions"] {
+            self.metric_is(metric, 0).await;
+        }
+        self.is_sound();
+    }
+
+    /// Fails when the gateway panicked.
+    pub(crate) fn is_sound(&self) {
+        let log = self.log();
+        assert!(!log.contains("panicked"), "the gateway panicked:\n{log}");
+    }
+
+    /// Sends SIGTERM without waiting for the end.
+    pub(crate) fn signal_end(&self) {
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    }
+
+    /// Waits for the end and returns the exit code.
+    pub(crate) async fn ended(mut self) -> i32 {
+        let status = within("the gateway to end", self.child.wait())
+            .await
+            .unwrap();
+        within("the gateway's last words", self.reading.wait()).await;
+        self.is_sound();
+        status.code().unwrap_or(-1)
+    }
+
+    /// Sends SIGTERM and returns the exit code.
+    pub(crate) async fn terminate(self) -> i32 {
+        self.signal_end();
+        self.ended().await
+    }
+}
+
+/// Waits for the two lines that name the addresses.
+async fn ready(
+    lines: &mut BufReader<ChildStderr>,
+    log: &Mutex<String>,
+) -> (SocketAddr, SocketAddr) {
+    let (mut listen, mut admin) = (None, None);
+    loop {
+        if let (Some(listen), Some(admin)) = (listen, admin) {
+            return (listen, admin);
+        }
+        let Some(line) = line(lines, log).await else {
+            panic!(
+                "the gateway ended before it was ready:\n{}",
+                log.lock().unwrap()
+            );
+        };
+        if let Some(url) = line.split("holdfast listening on http://").nth(1) {
+            listen = url
+                .trim()
+                .strip_suffix("/mcp")
+                .and_then(|addr| addr.parse().ok());
+        } else if let Some(addr) = line.split("holdfast admin on http://").nth(1) {
+            admin = addr.trim().parse().ok();
+        }
+    }
+}
+
+async fn line(lines: &mut BufReader<ChildStderr>, log: &Mutex<String>) -> Option<String> {
+    let mut line = String::new();
+    match lines.read_line(&mut line).await {
+        Ok(0) | Err(_) => None,
+        Ok(_) => {
+            log.lock().unwrap().push_str(&line);
+            Some(line)
+        }
+    }
+}
+
+async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(addr).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut reader = Reader::new(stream);
+    let head = reader.head().await.unwrap().unwrap();
+    let body = reader.body(head.response_framing()).await.unwrap();
+    (
+        head.word(1).parse().unwrap(),
+        String::from_utf8(body).unwrap(),
+    )
+}
