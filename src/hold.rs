@@ -12,11 +12,12 @@ use tokio::time::Instant;
 
 use crate::call::{AnswersDigest, Leg, Moment, Reply, Round};
 use crate::session::Caller;
-use driver::UpstreamRequest;
+use order::UpstreamRequest;
 
 pub mod backend;
 pub mod driver;
 mod holdseal;
+pub mod order;
 pub mod registry;
 pub mod seal;
 

@@ -74,8 +74,11 @@ pub enum Event<'a> {
 pub enum Action {
     /// Send the client's answer to the server: without it the call cannot go on.
     Answer(Vec<u8>),
-    /// Send the server something it can do without: a pong, a refusal, a cancellation.
+    /// Send the server something it can do without: a pong, a refusal.
     Tell(Vec<u8>),
+    /// Send the server the cancellation of its request, if that went up at all: some servers never answer
+    /// again after a cancellation of what they do not know.
+    Cancel(Vec<u8>),
     /// Send a notification to a leg.
     Notify(LegId, Bytes),
     /// Give a leg its reply; it is over then.

@@ -462,10 +462,8 @@ impl Call {
                 Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
             };
             let params = json!({"requestId": self.spec.id.0, "reason": reason}).to_string();
-            self.tell(jsonrpc::notification(
-                legacy::CANCELLED,
-                Some(params.as_bytes()),
-            ));
+            let cancelled = jsonrpc::notification(legacy::CANCELLED, Some(params.as_bytes()));
+            self.actions.push_back(Action::Cancel(cancelled));
         }
         self.finish(reply, SessionFate::Retire);
     }
@@ -473,10 +471,11 @@ impl Call {
     /// Ends the call: every leg gets `reply`, the session is let go, nothing follows.
     pub(super) fn finish(&mut self, reply: Reply, fate: SessionFate) {
         self.rounds.finish(&reply);
-        self.reply_to_all(&reply);
+        // First the session, then the reply: the client's next call finds it warm.
         if std::mem::take(&mut self.is_upstream_live) {
             self.actions.push_back(Action::Release(fate));
         }
+        self.reply_to_all(&reply);
         self.questions.take_all();
         self.grace = None;
         self.phase = Phase::Ended;

@@ -17,7 +17,7 @@ use crate::hold::Clock;
 use crate::hold::backend::Backend;
 use crate::hold::registry::Registry;
 use crate::listen::{self, Front, Terms};
-use crate::observe::Metrics;
+use crate::observe::{Count, Metrics};
 use crate::route::Gateway;
 use crate::session::{Pool, PoolSettings};
 use crate::upstream::streamable_http::TransportLimits;
@@ -158,11 +158,15 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         .tasks
         .spawn(listen::serve_clients(listener, terms.clone(), front));
     let admin = admin.map(|(listener, admin)| {
-        terms.tasks.spawn(listen::serve_admin(
-            listener,
-            terms.clone(),
-            Arc::clone(&gateway),
-        ));
+        // Not counted: whoever reads the metrics would find himself in them.
+        let terms = Terms {
+            count: Count::default(),
+            ..terms.clone()
+        };
+        terms
+            .tasks
+            .clone()
+            .spawn(listen::serve_admin(listener, terms, Arc::clone(&gateway)));
         admin
     });
     terms.tasks.spawn(sweep(

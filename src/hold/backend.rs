@@ -9,7 +9,8 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::driver::{self, Answer, UpstreamRequest};
+use super::driver;
+use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
 use super::{Clock, Reissue, leg_channel};

@@ -10,81 +10,26 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
-use super::registry::{Found, MAILBOX_MAX};
-use super::{LegEvent, LegSink, LegStream, Reissue, leg_channel};
-use crate::call::{Action, Call, CallSpec, Event, Leg, LegId, Loss, Origin, Reply};
+use super::order::{Answer, Order, UpstreamRequest};
+use super::{LegEvent, LegSink, Reissue, leg_channel};
+use crate::call::{Call, CallSpec, Event, LegId, Loss, Origin, Reply};
 use crate::observe::GaugeGuard;
-use crate::session::{Caller, Lease, LeaseError, LeaseMode};
+use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode};
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
-use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::jsonrpc::{self, Message};
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
-/// A request as it goes to a server.
-#[derive(Debug, Clone)]
-pub struct UpstreamRequest {
-    /// Its id.
-    pub id: UpstreamId,
-    /// The whole message.
-    pub body: Bytes,
-}
+mod actions;
+mod waits;
 
-/// A call that is to be made.
-#[derive(Debug)]
-pub struct Order {
-    /// What is asked for.
-    pub method: Method,
-    /// By whom.
-    pub caller: Arc<Caller>,
-    /// As it goes to the server.
-    pub request: UpstreamRequest,
-    /// The first leg.
-    pub leg: Leg,
-    /// The client's raw `params`, to which a state is bound.
-    pub params: Bytes,
-    /// Answers that it brings along, as a raw `inputResponses` object.
-    pub responses: Option<Box<RawValue>>,
-}
-
-/// How a leg is answered.
-#[derive(Debug)]
-pub enum Answer {
-    /// The reply is the first thing to say.
-    Reply(Reply),
-    /// A notification comes first.
-    Stream {
-        /// It.
-        first: Bytes,
-        /// What follows.
-        rest: LegStream,
-    },
-}
-
-impl Answer {
-    /// Waits for the first thing that a leg hears.
-    pub async fn of(mut leg: LegStream) -> Self {
-        match leg.next().await {
-            Some(LegEvent::Note(first)) => Self::Stream { first, rest: leg },
-            Some(LegEvent::Reply(reply)) => Self::Reply(reply),
-            None => Self::Reply(lost("the call ended without a reply")),
-        }
-    }
-}
-
-fn lost(message: &str) -> Reply {
-    Loss::Failed {
-        message: message.to_owned(),
-        may_have_run: true,
-    }
-    .into()
-}
+use waits::{general_message, in_flight, leg_gone, next_message, next_reissue, sleep_until};
 
 type Sending = Pin<Box<dyn Future<Output = Sent> + Send>>;
 
@@ -178,7 +123,6 @@ async fn lease(backend: &Backend, caller: &Caller, method: Method) -> Result<Lea
 
 /// What a call without a session is told.
 pub(super) fn refused(backend: &Backend, error: LeaseError) -> Reply {
-    use crate::session::HandshakeError;
     match error {
         LeaseError::Handshake(HandshakeError::Upstream(error)) => {
             match error.into_loss(&backend.name) {
@@ -292,16 +236,11 @@ impl Driver {
             Happened::ExchangeOver(Some(UpstreamError::SessionGone)) if !self.has_started => {
                 self.replace_session().await;
             }
-            Happened::ExchangeOver(error) => {
-                let error = error.unwrap_or(UpstreamError::Ended);
-                self.feed(Event::Lost(error.into_loss(&self.backend.name)));
-            }
+            Happened::ExchangeOver(error) => self.lose(error.unwrap_or(UpstreamError::Ended)),
             Happened::Sent(Sent { result, was_needed }) => {
                 self.sending = None;
                 match result {
-                    Err(error) if was_needed => {
-                        self.feed(Event::Lost(error.into_loss(&self.backend.name)));
-                    }
+                    Err(error) if was_needed => self.lose(error),
                     Err(error) => tracing::debug!(%error, "the server did not take a courtesy"),
                     Ok(()) => {}
                 }
@@ -319,57 +258,28 @@ impl Driver {
         }
     }
 
+    /// The call cannot go on. What is known of its request beats what the error alone can say.
+    fn lose(&mut self, error: UpstreamError) {
+        let was_sent = self.exchange.as_ref().is_some_and(Exchange::was_sent);
+        let loss = match error.into_loss(&self.backend.name) {
+            Loss::Failed {
+                message,
+                may_have_run,
+            } => {
+                let may_have_run = self.has_started || (was_sent && may_have_run);
+                Loss::Failed {
+                    message,
+                    may_have_run,
+                }
+            }
+            challenge @ Loss::Challenge(_) => challenge,
+        };
+        self.feed(Event::Lost(loss));
+    }
+
     fn feed(&mut self, event: Event<'_>) {
         self.call
             .handle(self.backend.clock.now(), event, &self.seal);
-    }
-
-    /// Carries out what the call wants done; whether its request is to be sent anew.
-    fn carry_out(&mut self) -> bool {
-        let mut start = false;
-        while let Some(action) = self.call.next_action() {
-            match action {
-                Action::Answer(message) => self.post(message, true),
-                Action::Tell(message) => self.post(message, false),
-                Action::Notify(leg, message) => self.notify(leg, message),
-                Action::Reply(leg, reply) => self.reply(leg, reply),
-                Action::Release(fate) => {
-                    if let Some(lease) = &mut self.lease {
-                        lease.set_fate(fate);
-                    }
-                    self.release();
-                }
-                Action::Start => start = true,
-                Action::End => {}
-            }
-        }
-        let Some(lease) = &self.lease else {
-            return start;
-        };
-        if self.sending.is_none()
-            && let Some(Outgoing { message, is_needed }) = self.outbox.pop_front()
-        {
-            let sender = lease.sender();
-            self.sending = Some(Box::pin(async move {
-                Sent {
-                    result: sender.send(message).await,
-                    was_needed: is_needed,
-                }
-            }));
-        }
-        // The request waits until questions that were there before it are answered and have gone up.
-        if self.is_due && self.sending.is_none() && self.call.is_running() {
-            self.is_due = false;
-            self.exchange = Some(lease.request(self.request.body.clone()));
-        }
-        start
-    }
-
-    fn post(&mut self, message: Vec<u8>, is_needed: bool) {
-        self.outbox.push_back(Outgoing {
-            message: message.into(),
-            is_needed,
-        });
     }
 
     /// Takes in the questions that waited on the session, then starts.
@@ -385,60 +295,6 @@ impl Driver {
             }
         }
         self.carry_out();
-    }
-
-    fn notify(&mut self, leg: LegId, message: Bytes) {
-        if let Some((first, heard)) = &mut self.first
-            && *first == leg
-        {
-            heard.push_back(LegEvent::Note(message));
-        } else if let Some((_, sink)) = self.legs.iter().find(|(attached, _)| *attached == leg)
-            && sink.notes.try_send(message).is_err()
-        {
-            tracing::debug!("a notification is dropped: the client is too slow");
-        }
-    }
-
-    fn reply(&mut self, leg: LegId, reply: Reply) {
-        let reply = self.held_for(reply);
-        if let Some((first, heard)) = &mut self.first
-            && *first == leg
-        {
-            heard.push_back(LegEvent::Reply(reply));
-        } else if let Some(at) = self.legs.iter().position(|(attached, _)| *attached == leg) {
-            let (_, sink) = self.legs.swap_remove(at);
-            // A client that has gone hears nothing; should it come back, the registry remembers.
-            let _ = sink.reply.send(reply);
-        }
-    }
-
-    /// The reply, after the call was entered as a hold if it asks for input. A call that cannot be held is
-    /// abandoned, and its client told so.
-    fn held_for(&mut self, reply: Reply) -> Reply {
-        if self.held.is_some() || !self.call.is_parked() {
-            return reply;
-        }
-        let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
-        let Some(hold) = self.seal.hold() else {
-            return reply;
-        };
-        match self.backend.registry.enter(hold, sender) {
-            Ok(()) => {
-                self.mailbox = Some(mailbox);
-                self.held = Some(self.backend.metrics.holds.count());
-                self.seal.settle();
-                reply
-            }
-            Err(full) => {
-                tracing::warn!(backend = self.backend.name, "a call is refused: {full}");
-                self.feed(Event::Abandon("too many calls wait for input at once"));
-                Loss::Failed {
-                    message: full.to_string(),
-                    may_have_run: true,
-                }
-                .into()
-            }
-        }
     }
 
     fn reissue(&mut self, reissue: Reissue) {
@@ -470,29 +326,6 @@ impl Driver {
         if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
             self.request = request;
         }
-    }
-
-    /// Lets the session go, after the server was told what it still has to be told.
-    fn release(&mut self) {
-        self.exchange = None;
-        let Some(lease) = self.lease.take() else {
-            return;
-        };
-        let (sending, outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
-        if sending.is_none() && outbox.is_empty() {
-            return;
-        }
-        self.backend.tasks.spawn(async move {
-            if let Some(sending) = sending {
-                let _ = sending.await;
-            }
-            let sender = lease.sender();
-            for Outgoing { message, .. } in outbox {
-                if let Err(error) = sender.send(message).await {
-                    tracing::debug!(%error, "a farewell did not reach the server");
-                }
-            }
-        });
     }
 
     /// The server refused the request unread because it has forgotten the session: the same request goes up
@@ -554,41 +387,6 @@ impl Driver {
             self.apply(happened).await;
         }
     }
-
-    /// Leaves the outcome behind for re-issues, also for those that wait in the mailbox.
-    fn leave_outcome(&mut self) {
-        if self.held.take().is_none() {
-            return;
-        }
-        let Some(hold) = self.seal.hold() else { return };
-        let rounds = self.call.take_rounds();
-        let ttl = if rounds.is_awaited() {
-            self.backend.limits.hold_ttl
-        } else {
-            self.backend.outcome_ttl
-        };
-        self.backend
-            .registry
-            .end(hold, rounds, self.backend.clock.now() + ttl);
-        let Some(mut mailbox) = self.mailbox.take() else {
-            return;
-        };
-        mailbox.close();
-        while let Ok(Reissue {
-            round,
-            digest,
-            sink,
-            ..
-        }) = mailbox.try_recv()
-        {
-            let reply = match self.backend.registry.find(hold, round, digest) {
-                Found::Outcome(reply) => reply,
-                Found::Answered => crate::call::already_answered(),
-                Found::Live(_) | Found::Nothing => lost("the call has ended"),
-            };
-            let _ = sink.reply.send(reply);
-        }
-    }
 }
 
 impl Drop for Driver {
@@ -599,59 +397,5 @@ impl Drop for Driver {
             self.carry_out();
         }
         self.leave_outcome();
-    }
-}
-
-async fn in_flight(sending: &mut Option<Sending>) -> Sent {
-    match sending {
-        Some(sending) => sending.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_message(exchange: &mut Option<Exchange>) -> Happened {
-    match exchange {
-        Some(open) => match open.next_message().await {
-            Ok(Some(message)) => Happened::Message(Origin::Exchange, message),
-            Ok(None) => Happened::ExchangeOver(None),
-            Err(error) => Happened::ExchangeOver(Some(error)),
-        },
-        None => std::future::pending().await,
-    }
-}
-
-async fn general_message(lease: &mut Option<Lease>) -> Bytes {
-    match lease {
-        Some(lease) => lease.general_message().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn next_reissue(mailbox: &mut Option<mpsc::Receiver<Reissue>>) -> Reissue {
-    if let Some(mailbox) = mailbox
-        && let Some(reissue) = mailbox.recv().await
-    {
-        return reissue;
-    }
-    std::future::pending().await
-}
-
-async fn leg_gone(legs: &[(LegId, LegSink)]) -> LegId {
-    if legs.is_empty() {
-        return std::future::pending().await;
-    }
-    let closings = legs.iter().map(|(leg, sink)| {
-        Box::pin(async move {
-            sink.notes.closed().await;
-            *leg
-        })
-    });
-    futures_util::future::select_all(closings).await.0
-}
-
-async fn sleep_until(deadline: Option<tokio::time::Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
     }
 }

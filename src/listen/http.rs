@@ -12,7 +12,7 @@ use super::body::{self, ResponseBody, Unread};
 use super::guard::Guard;
 use super::reply;
 use crate::config::Settings;
-use crate::hold::driver::Answer;
+use crate::hold::order::Answer;
 use crate::route::Gateway;
 use crate::wire::error::{self, ErrorObject};
 

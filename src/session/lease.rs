@@ -148,6 +148,8 @@ pub struct Lease {
     /// Present while the call has the session for itself.
     pub(super) inbox: Option<Inbox>,
     pub(super) fate: SessionFate,
+    /// The session serves this call alone and ends with it.
+    pub(super) isolated: bool,
 }
 
 impl Lease {
@@ -255,7 +257,12 @@ async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<(), Upstream
 impl Drop for Lease {
     fn drop(&mut self) {
         let inbox = self.inbox.take();
-        self.pool.give_back(&self.session, inbox, self.fate);
+        let fate = if self.isolated {
+            SessionFate::Retire
+        } else {
+            self.fate
+        };
+        self.pool.give_back(&self.session, inbox, fate);
     }
 }
 

@@ -184,6 +184,7 @@ impl Pool {
             session,
             inbox,
             fate: SessionFate::Reuse,
+            isolated: false,
         }
     }
 
@@ -270,7 +271,7 @@ impl Pool {
         };
         if caller.isolated {
             let mut lease = self.leased(session, Some(inbox));
-            lease.fate = SessionFate::Retire;
+            lease.isolated = true;
             return Ok(lease);
         }
         let mut shelf = self.shelves.entry(caller.key.clone()).or_default();

@@ -4,12 +4,17 @@
 //! which other messages may come first. The general stream is a GET. Nothing is ever sent twice here.
 //! Spec: 2025-11-25 basic/transports, "Streamable HTTP".
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
@@ -44,7 +49,7 @@ pub struct TransportLimits {
 /// One server over Streamable HTTP.
 #[derive(Debug)]
 pub struct StreamableHttp {
-    client: Client<HttpConnector, Full<Bytes>>,
+    client: Client<HttpConnector, Outbound>,
     uri: Uri,
     limits: TransportLimits,
 }
@@ -83,9 +88,11 @@ impl StreamableHttp {
     #[must_use]
     pub fn request(&self, attribution: &Attribution, body: Bytes) -> Exchange {
         let has_session = attribution.session_id.is_some();
-        let response = self.client.request(self.post(attribution, body));
+        let request = self.post(attribution, body);
+        let sent = Arc::clone(&request.body().sent);
         Exchange {
-            state: State::Waiting(response),
+            state: State::Waiting(self.client.request(request)),
+            sent,
             session_id: None,
             has_session,
             bytes_max: self.limits.message_bytes_max,
@@ -164,7 +171,7 @@ impl StreamableHttp {
             .map_err(request_error)
     }
 
-    fn post(&self, attribution: &Attribution, body: Bytes) -> Request<Full<Bytes>> {
+    fn post(&self, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
         let mut request = self.bare(Method::POST, attribution, body);
         let headers = request.headers_mut();
         headers.insert(
@@ -175,8 +182,11 @@ impl StreamableHttp {
         request
     }
 
-    fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(body));
+    fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
+        let mut request = Request::new(Outbound {
+            body: Full::new(body),
+            sent: Arc::default(),
+        });
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
         let headers = request.headers_mut();
@@ -247,10 +257,39 @@ fn is_event_stream(headers: &HeaderMap) -> bool {
     has_type(headers, "text/event-stream")
 }
 
+/// A request body that knows whether a connection has taken it.
+#[derive(Debug)]
+struct Outbound {
+    body: Full<Bytes>,
+    sent: Arc<AtomicBool>,
+}
+
+impl Body for Outbound {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.sent.store(true, Ordering::Release);
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// What comes back for one request.
 #[derive(Debug)]
 pub struct Exchange {
     state: State,
+    sent: Arc<AtomicBool>,
     session_id: Option<HeaderValue>,
     has_session: bool,
     bytes_max: usize,
@@ -312,6 +351,12 @@ impl Exchange {
                 State::Done => return Ok(None),
             }
         }
+    }
+
+    /// Whether the request went on its way: from then on the server may have it.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        self.sent.load(Ordering::Acquire)
     }
 
     /// The session that the server opened with this exchange, once the first message is there.

@@ -1,0 +1,72 @@
+//! A call that is to be made, and how a leg of it is answered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::{LegEvent, LegStream};
+use crate::call::{Leg, Loss, Reply};
+use crate::session::Caller;
+use crate::wire::jsonrpc::UpstreamId;
+use crate::wire::modern::Method;
+
+/// A request as it goes to a server.
+#[derive(Debug, Clone)]
+pub struct UpstreamRequest {
+    /// Its id.
+    pub id: UpstreamId,
+    /// The whole message.
+    pub body: Bytes,
+}
+
+/// A call that is to be made.
+#[derive(Debug)]
+pub struct Order {
+    /// What is asked for.
+    pub method: Method,
+    /// By whom.
+    pub caller: Arc<Caller>,
+    /// As it goes to the server.
+    pub request: UpstreamRequest,
+    /// The first leg.
+    pub leg: Leg,
+    /// The client's raw `params`, to which a state is bound.
+    pub params: Bytes,
+    /// Answers that it brings along, as a raw `inputResponses` object.
+    pub responses: Option<Box<RawValue>>,
+}
+
+/// How a leg is answered.
+#[derive(Debug)]
+pub enum Answer {
+    /// The reply is the first thing to say.
+    Reply(Reply),
+    /// A notification comes first.
+    Stream {
+        /// It.
+        first: Bytes,
+        /// What follows.
+        rest: LegStream,
+    },
+}
+
+impl Answer {
+    /// Waits for the first thing that a leg hears.
+    pub async fn of(mut leg: LegStream) -> Self {
+        match leg.next().await {
+            Some(LegEvent::Note(first)) => Self::Stream { first, rest: leg },
+            Some(LegEvent::Reply(reply)) => Self::Reply(reply),
+            None => Self::Reply(lost("the call ended without a reply")),
+        }
+    }
+}
+
+/// The reply of a leg whose call went down with whatever carried it.
+pub(super) fn lost(message: &str) -> Reply {
+    Loss::Failed {
+        message: message.to_owned(),
+        may_have_run: true,
+    }
+    .into()
+}
