@@ -335,8 +335,10 @@ impl Call {
     }
 
     fn on_result(&mut self, result: &RawValue) {
-        // A retry depends on answers that are no part of the cache key (server/utilities/caching).
-        let hints = self.spec.hints.filter(|_| !self.rounds.was_asked());
+        // A retry depends on answers that are no part of the cache key: it must not be cached, yet the
+        // schema wants the hints on every complete result (server/utilities/caching). So: stale at once.
+        let stale = self.rounds.was_asked().then(CacheHints::default);
+        let hints = self.spec.hints.map(|hints| stale.unwrap_or(hints));
         let info = self.spec.identity.server_info.as_deref();
         let reply = match result::complete(self.spec.method, result, info, hints) {
             Ok(result) => Reply::Result(result.into()),

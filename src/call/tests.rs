@@ -1,1 +1,439 @@
+//! The state machine driven as data: named paths, then any order of events at all.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::*;
+use crate::translate::capability::ClientCapabilities;
+use crate::translate::discover::ServerIdentity;
+use crate::wire::jsonrpc::{Message, UpstreamId};
+use crate::wire::modern::{LogLevel, Method};
+use crate::wire::object::RawObject;
+
+/// States are their round in words; the machine never looks inside.
+struct PlainSeal;
+
+impl Seal for PlainSeal {
+    fn seal(&self, round: Round, _valid_for: Duration, rerun: bool) -> Option<String> {
+        Some(format!("{}{}", round.0, if rerun { " rerun" } else { "" }))
+    }
+}
+
+const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
+
+fn limits() -> CallLimits {
+    CallLimits {
+        gather_quiet: Duration::from_millis(10),
+        gather_max: Duration::from_millis(50),
+        hold_ttl: Duration::from_secs(900),
+        leg_grace: Duration::from_secs(10),
+        upstream_silence_max: Duration::from_secs(300),
+        questions_max: 4,
+        reruns_max: 2,
+    }
+}
+
+/// A call under test: everything it did so far.
+struct Bench {
+    call: Call,
+    now: Moment,
+    legs: u64,
+    /// What was done since the last look, one line each.
+    done: Vec<String>,
+    replies: HashMap<u64, usize>,
+    answered: HashMap<String, usize>,
+    ends: usize,
+}
+
+impl Bench {
+    fn new(method: Method, capabilities: &str) -> Self {
+        let spec = CallSpec {
+            id: UpstreamId(7),
+            method,
+            capabilities: ClientCapabilities::parse(&raw(capabilities)).unwrap(),
+            identity: Arc::new(ServerIdentity::default()),
+            hints: None,
+            supplied: None,
+        };
+        let call = Call::new(spec, Arc::new(limits()), leg(1), Moment::default());
+        Self {
+            call,
+            now: Moment::default(),
+            legs: 1,
+            done: Vec::new(),
+            replies: HashMap::new(),
+            answered: HashMap::new(),
+            ends: 0,
+        }
+    }
+
+    fn feed(&mut self, event: Event<'_>) {
+        let was_ended = self.call.is_ended();
+        self.call.handle(self.now, event, &PlainSeal);
+        while let Some(action) = self.call.next_action() {
+            assert!(!was_ended, "an ended call did something: {action:?}");
+            self.note(action);
+        }
+    }
+
+    fn note(&mut self, action: Action) {
+        let line = match action {
+            Action::Answer(message) | Action::Tell(message) => {
+                let message: Value = serde_json::from_slice(&message).unwrap();
+                *self.answered.entry(message["id"].to_string()).or_default() += 1;
+                let what = ["result", "error"]
+                    .into_iter()
+                    .find(|kind| message.get(*kind).is_some());
+                format!("{} {}", what.unwrap(), message["id"])
+            }
+            Action::Cancel(_) => "cancel".to_owned(),
+            Action::Notify(leg, _) => format!("notify {}", leg.0),
+            Action::Reply(leg, reply) => {
+                *self.replies.entry(leg.0).or_default() += 1;
+                format!("reply {} {}", leg.0, summary(&reply))
+            }
+            Action::Release(fate) => format!("{fate:?}").to_lowercase(),
+            Action::Start => "start".to_owned(),
+            Action::End => {
+                self.ends += 1;
+                "end".to_owned()
+            }
+        };
+        self.done.push(line);
+    }
+
+    fn server(&mut self, message: &str) {
+        let message = Message::parse(message.as_bytes()).unwrap();
+        self.feed(Event::Server(Origin::Exchange, message));
+    }
+
+    fn asks(&mut self, id: u32, property: &str) {
+        self.server(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{"message":"m","requestedSchema":{{"type":"object","properties":{{"{property}":{{"type":"boolean"}}}},"required":["{property}"]}}}}}}"#
+        ));
+    }
+
+    fn waits(&mut self) {
+        self.now = self.call.deadline().unwrap_or(self.now).max(self.now);
+        self.feed(Event::Timer);
+    }
+
+    fn reissues(&mut self, round: u32, responses: &str) -> u64 {
+        self.legs += 1;
+        let mut digest = [0_u8; 16];
+        for (at, byte) in responses.bytes().enumerate() {
+            digest[at % 16] = digest[at % 16].wrapping_mul(31) ^ byte;
+        }
+        let event = Event::Reissue {
+            leg: leg(self.legs),
+            round: Round(round),
+            digest: AnswersDigest(digest),
+            responses: RawObject::parse(responses.as_bytes()).unwrap(),
+            capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
+            rerun_id: Some(UpstreamId(100 + self.legs)),
+        };
+        self.feed(event);
+        self.legs
+    }
+
+    /// What was done since the last look.
+    fn did(&mut self, expected: &[&str]) {
+        assert_eq!(std::mem::take(&mut self.done), expected);
+    }
+}
+
+fn raw(text: &str) -> Box<RawValue> {
+    serde_json::from_str(text).unwrap()
+}
+
+fn leg(id: u64) -> Leg {
+    Leg {
+        id: LegId(id),
+        progress_token: Some(raw("1")),
+        log_level: Some(LogLevel::Info),
+    }
+}
+
+/// A reply in a word or two: `done`, `asks a b as STATE`, or the error's reason or code.
+fn summary(reply: &Reply) -> String {
+    match reply {
+        Reply::Result(result) => {
+            let result: Value = serde_json::from_slice(result).unwrap();
+            match result["inputRequests"].as_object() {
+                None => "done".to_owned(),
+                Some(requests) => {
+                    let keys: Vec<&str> = requests.keys().map(String::as_str).collect();
+                    format!(
+                        "asks {} as {}",
+                        keys.join(" "),
+                        result["requestState"].as_str().unwrap()
+                    )
+                }
+            }
+        }
+        Reply::Error(error) => {
+            let data: Value = error.data.as_ref().map_or(Value::Null, |data| {
+                serde_json::from_str(data.get()).unwrap()
+            });
+            data["reason"]
+                .as_str()
+                .map_or_else(|| error.code.to_string(), str::to_owned)
+        }
+        Reply::Challenge(_) => "challenge".to_owned(),
+    }
+}
+
+const DONE: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
+const YES: &str = r#"{"a":{"action":"accept","content":{"a":true}}}"#;
+
+#[test]
+fn a_plain_call_is_answered_and_its_session_reused() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.server(DONE);
+    bench.did(&["reuse", "reply 1 done", "end"]);
+    bench.server(DONE);
+    bench.did(&[]);
+}
+
+#[test]
+fn a_question_is_asked_after_a_quiet_moment_and_its_answer_goes_up() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.asks(1, "b");
+    bench.did(&[]);
+    bench.waits();
+    bench.did(&["reply 1 asks a b as 1"]);
+    assert!(bench.call.is_parked());
+    bench.reissues(
+        1,
+        r#"{"a":{"action":"accept","content":{"a":true}},"b":{"action":"decline"}}"#,
+    );
+    bench.did(&["result 0", "result 1"]);
+    bench.server(DONE);
+    bench.did(&["reuse", "reply 2 done", "end"]);
+}
+
+#[test]
+fn bad_and_missing_answers_are_asked_again_and_good_ones_go_up_once() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.asks(1, "b");
+    bench.waits();
+    bench.reissues(
+        1,
+        r#"{"a":{"action":"accept","content":{"a":"yes"}},"x":{}}"#,
+    );
+    bench.did(&["reply 1 asks a b as 1", "reply 2 asks a b as 2"]);
+    bench.reissues(2, YES);
+    bench.did(&["result 0"]);
+    bench.waits();
+    bench.did(&["reply 3 asks b as 3"]);
+}
+
+#[test]
+fn a_repeat_joins_or_replays_and_another_answer_is_refused() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.waits();
+    bench.reissues(1, YES);
+    bench.reissues(1, YES);
+    bench.reissues(1, "{}");
+    bench.did(&["reply 1 asks a as 1", "result 0", "reply 4 answered"]);
+    bench.asks(1, "b");
+    bench.waits();
+    bench.did(&["reply 2 asks b as 2", "reply 3 asks b as 2"]);
+    bench.reissues(1, YES);
+    bench.did(&["reply 5 asks b as 2"]);
+}
+
+#[test]
+fn a_first_leg_that_goes_away_is_cancelled_at_once() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.feed(Event::LegGone(LegId(1)));
+    bench.did(&["result 0", "cancel", "retire", "end"]);
+}
+
+#[test]
+fn a_reissued_leg_that_goes_away_has_a_grace() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.waits();
+    let gone = bench.reissues(1, YES);
+    bench.feed(Event::LegGone(LegId(gone)));
+    bench.did(&["reply 1 asks a as 1", "result 0"]);
+    let back = bench.reissues(1, YES);
+    bench.feed(Event::LegGone(LegId(back)));
+    bench.did(&[]);
+    bench.waits();
+    bench.did(&["cancel", "retire", "end"]);
+}
+
+#[test]
+fn a_server_that_gives_up_leaves_its_result_for_the_late_answer() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.waits();
+    bench
+        .server(r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}"#);
+    bench.server(DONE);
+    bench.did(&["reply 1 asks a as 1", "reuse", "end"]);
+    let mut rounds = bench.call.take_rounds();
+    let Verdict::Replay(reply) = rounds.judge(Round(1), AnswersDigest([1; 16])) else {
+        panic!("no outcome");
+    };
+    assert_eq!(summary(&reply), "done");
+}
+
+#[test]
+fn a_visit_first_means_a_fresh_run_after_it() {
+    const VISIT: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","message":"m","url":"https://e.x/","elicitationId":"1"}]}}}"#;
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.server(VISIT);
+    bench.did(&["reuse", "reply 1 asks elicitation as 1 rerun"]);
+    bench.reissues(1, r#"{"elicitation":{"action":"accept"}}"#);
+    bench.did(&["start"]);
+    assert_eq!(bench.call.id(), UpstreamId(102));
+    bench.server(&VISIT.replace("\"id\":7", "\"id\":102"));
+    bench.did(&["reuse", "reply 2 asks elicitation as 2 rerun"]);
+    bench.reissues(2, r#"{"elicitation":{"action":"decline"}}"#);
+    bench.did(&["reply 3 done", "end"]);
+}
+
+#[test]
+fn a_question_beyond_the_clients_capabilities_ends_the_call() {
+    let mut bench = Bench::new(Method::ToolsCall, r#"{"roots":{}}"#);
+    bench.asks(0, "a");
+    bench.did(&["error 0", "cancel", "retire", "reply 1 -32021", "end"]);
+}
+
+#[test]
+fn nothing_is_asked_during_a_list() {
+    let mut bench = Bench::new(Method::ToolsList, ALL);
+    bench.asks(0, "a");
+    bench.server(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    bench.server(r#"{"jsonrpc":"2.0","id":2,"method":"tasks/list"}"#);
+    bench.did(&["error 0", "result 1", "error 2"]);
+}
+
+#[test]
+fn time_ends_what_nobody_ends() {
+    let mut silent = Bench::new(Method::ToolsCall, ALL);
+    silent.waits();
+    silent.did(&["cancel", "retire", "reply 1 lost", "end"]);
+    let mut held = Bench::new(Method::ToolsCall, ALL);
+    held.asks(0, "a");
+    held.waits();
+    held.waits();
+    held.did(&["reply 1 asks a as 1", "result 0", "cancel", "retire", "end"]);
+}
+
+#[test]
+fn progress_reaches_the_leg_that_is_there() {
+    const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
+    const LOG: &str =
+        r#"{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"LEVEL","data":1}}"#;
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.server(PROGRESS);
+    bench.server(&LOG.replace("LEVEL", "debug"));
+    bench.server(&LOG.replace("LEVEL", "warning"));
+    bench.did(&["notify 1", "notify 1"]);
+    bench.asks(0, "a");
+    bench.waits();
+    bench.server(PROGRESS);
+    bench.server(&LOG.replace("LEVEL", "warning"));
+    bench.did(&["reply 1 asks a as 1"]);
+    bench.reissues(1, YES);
+    bench.did(&["notify 2", "result 0"]);
+}
+
+/// One step of an arbitrary life.
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(u32, usize),
+    Withdraw(u32),
+    Progress,
+    Done,
+    Error,
+    Lost,
+    Reissue(u32, usize),
+    Gone(u64),
+    Wait,
+    Abandon,
+}
+
+const ANSWERS: [&str; 5] = [
+    YES,
+    "{}",
+    r#"{"a":{"action":"accept","content":{"a":"no"}}}"#,
+    r#"{"a":{"action":"cancel"},"b":{"action":"accept","content":{"b":false}}}"#,
+    r#"{"b":{"action":"decline"},"a_2":{"action":"decline"}}"#,
+];
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..6_u32, 0..2_usize).prop_map(|(id, property)| Step::Ask(id, property)),
+        1 => (0..6_u32).prop_map(Step::Withdraw),
+        1 => Just(Step::Progress),
+        1 => Just(Step::Done),
+        1 => Just(Step::Error),
+        1 => Just(Step::Lost),
+        5 => (0..5_u32, 0..ANSWERS.len()).prop_map(|(round, answers)| Step::Reissue(round, answers)),
+        2 => (1..8_u64).prop_map(Step::Gone),
+        4 => Just(Step::Wait),
+        1 => Just(Step::Abandon),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_each_leg_has_one_reply_and_each_question_one_answer(
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut bench = Bench::new(Method::ToolsCall, ALL);
+        let mut asked = HashSet::new();
+        let mut gone = HashSet::new();
+        for step in steps {
+            match step {
+                // Real servers do not use an id twice; a replay of the same one is told apart elsewhere.
+                Step::Ask(id, property) if asked.insert(id) => bench.asks(id, ["a", "b"][property]),
+                Step::Ask(..) => {}
+                Step::Withdraw(id) => bench.server(&format!(
+                    r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
+                )),
+                Step::Progress => bench.server(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#),
+                Step::Done => bench.server(DONE),
+                Step::Error => bench.server(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}"#),
+                Step::Lost => bench.feed(Event::Lost(Loss::Failed { message: "m".into(), may_have_run: true })),
+                Step::Reissue(round, answers) if !bench.call.is_ended() => {
+                    bench.reissues(round, ANSWERS[answers]);
+                }
+                Step::Reissue(..) => {}
+                Step::Gone(leg) if leg <= bench.legs && !bench.replies.contains_key(&leg) => {
+                    gone.insert(leg);
+                    bench.feed(Event::LegGone(LegId(leg)));
+                }
+                Step::Gone(_) => {}
+                Step::Wait => bench.waits(),
+                Step::Abandon => bench.feed(Event::Abandon("m")),
+            }
+            let is_over = bench.call.is_ended();
+            prop_assert_eq!(bench.ends, usize::from(is_over));
+            prop_assert_eq!(bench.call.deadline().is_none(), is_over);
+        }
+        bench.feed(Event::Abandon("the end"));
+        prop_assert_eq!(bench.ends, 1);
+        for leg in 1..=bench.legs {
+            let replies = bench.replies.get(&leg).copied().unwrap_or(0);
+            prop_assert_eq!(replies, usize::from(!gone.contains(&leg)), "leg {}", leg);
+        }
+        for (id, answers) in &bench.answered {
+            prop_assert_eq!(*answers, 1, "question {}", id);
+        }
+    }
+}

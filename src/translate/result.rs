@@ -46,8 +46,7 @@ impl CacheHints {
 #[error("the server's result is not a JSON object")]
 pub struct NotAResult;
 
-/// The modern form of a legacy `result`. `hints` is `None` for results that must not be cached: those of
-/// other methods, and those of a retry. `server_info` is the raw `Implementation` of `InitializeResult`.
+/// The modern form of a legacy `result`. `hints` is `None` for results of methods that have none. `server_info` is the raw `Implementation` of `InitializeResult`.
 ///
 /// # Errors
 /// When the result is not a JSON object.

@@ -1,7 +1,6 @@
 //! SIGTERM: new work stops, what runs is finished or cancelled within a deadline, no session stays open.
 
 use serde_json::json;
-use tokio::net::TcpStream;
 
 use crate::support::puppet::{Ending, Manner, OnCancel, Puppet};
 use crate::support::stage::{Gate, Stage};
@@ -38,6 +37,19 @@ fn waits(puppet: &Puppet) -> Gate {
     gate
 }
 
+/// While it drains, the gateway still takes re-issues of held calls, but no new call.
+async fn new_work_is_refused(stage: &Stage) {
+    let refused = || async {
+        stage
+            .client
+            .request("tools/list", json!({}))
+            .send()
+            .await
+            .is_error()
+    };
+    eventually("new work to be refused", refused).await;
+}
+
 #[tokio::test]
 async fn a_running_call_is_finished() {
     let stage = Stage::with(|config| config.timer("shutdown_deadline", "60s")).await;
@@ -45,9 +57,7 @@ async fn a_running_call_is_finished() {
     let leg = stage.client.tool("waits", json!({})).open().await;
     stage.started("waits", 1).await;
     stage.gateway.signal_end();
-    let addr = stage.gateway.addr();
-    let stops = || async { TcpStream::connect(addr).await.is_err() };
-    eventually("new work to be refused", stops).await;
+    new_work_is_refused(&stage).await;
     gate.open();
     assert_eq!(text_of(leg.finish().await.result()), "done");
     assert_eq!(stage.gateway.ended().await, 0);
@@ -123,9 +133,7 @@ async fn a_held_call_may_finish_during_the_drain() {
     )
     .await;
     stage.gateway.signal_end();
-    let addr = stage.gateway.addr();
-    let stops = || async { TcpStream::connect(addr).await.is_err() };
-    eventually("new work to be refused", stops).await;
+    new_work_is_refused(&stage).await;
     leg.write(&last).await;
     let reply = leg.raw().await;
     assert!(reply.contains(r#"name: \"Ada\""#), "{reply}");

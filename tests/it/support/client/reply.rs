@@ -162,6 +162,11 @@ impl Reply {
     }
 
     /// The refusal of a `requestState`: −32602 with this reason.
+    /// Whether it is a JSON-RPC error.
+    pub(crate) fn is_error(&self) -> bool {
+        self.message.get("error").is_some()
+    }
+
     pub(crate) fn refused(&self, reason: &str) {
         let error = self.error(200, -32602);
         assert_eq!(error["data"]["reason"], reason, "{error}");
