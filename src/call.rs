@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+mod ending;
 mod event;
 mod machine;
 mod question;

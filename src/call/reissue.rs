@@ -6,8 +6,9 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::ending::failed;
 use super::event::{Action, Leg, Reply, SessionFate};
-use super::machine::{Call, failed};
+use super::machine::Call;
 use super::question::Question;
 use super::rounds::{AnswersDigest, Round, Verdict};
 use super::{Moment, Seal};

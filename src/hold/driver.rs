@@ -57,6 +57,8 @@ struct Driver {
     is_due: bool,
     /// The server sent something for this request: it has started.
     has_started: bool,
+    /// Its session was replaced once: a server that forgets at once again will not be tried a third time.
+    is_replaced: bool,
     outbox: VecDeque<Outgoing>,
     sending: Option<Sending>,
     /// The leg on whose task the driver runs, with what it has yet to hear.
@@ -176,6 +178,7 @@ impl Driver {
             call,
             request,
             has_started: false,
+            is_replaced: false,
             outbox: VecDeque::new(),
             sending: None,
             first,
@@ -233,7 +236,9 @@ impl Driver {
                     }
                 }
             }
-            Happened::ExchangeOver(Some(UpstreamError::SessionGone)) if !self.has_started => {
+            Happened::ExchangeOver(Some(UpstreamError::SessionGone))
+                if !self.has_started && !self.is_replaced =>
+            {
                 self.replace_session().await;
             }
             Happened::ExchangeOver(error) => self.lose(error.unwrap_or(UpstreamError::Ended)),
@@ -335,7 +340,7 @@ impl Driver {
             lease.mark_gone();
         }
         self.exchange = None;
-        self.has_started = true;
+        self.is_replaced = true;
         if self.start_anew().await {
             tracing::debug!(
                 backend = self.backend.name,

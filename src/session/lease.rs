@@ -113,7 +113,12 @@ impl Session {
         if self.is_gone() || attribution.session_id.is_none() {
             return;
         }
-        if let Err(error) = self.upstream.delete(&attribution).await {
+        let mut deleted = self.upstream.delete(&attribution).await;
+        if matches!(deleted, Err(UpstreamError::Request(_))) {
+            // The server was just closing the connection. Unlike a call, this may safely be said twice.
+            deleted = self.upstream.delete(&attribution).await;
+        }
+        if let Err(error) = deleted {
             tracing::debug!(%error, "a session could not be closed at the server");
         }
     }

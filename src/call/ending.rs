@@ -1,0 +1,82 @@
+//! The ways out of the state machine. All go through `finish`, which lets the session go, replies to all legs
+//! and ends.
+
+use serde_json::json;
+
+use super::event::{Action, Loss, Reply, SessionFate};
+use super::machine::{Call, Phase};
+use crate::translate::capability::Capability;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc;
+use crate::wire::legacy;
+
+impl Call {
+    /// The server's own end of the call. A question it left open is its own business, but the session is not
+    /// used again: nobody knows whether it still waits.
+    pub(super) fn complete(&mut self, reply: Reply) {
+        let fate = if self.questions.is_empty() {
+            SessionFate::Reuse
+        } else {
+            SessionFate::Retire
+        };
+        self.finish(reply, fate);
+    }
+
+    /// Ends the call from this side: the server is told, so that it too can let go.
+    pub(super) fn abandon(&mut self, reply: Reply) {
+        for question in self.questions.take_all() {
+            if let Some(answer) = question.abandoned() {
+                self.tell(answer);
+            }
+        }
+        if self.is_upstream_live {
+            let reason = match &reply {
+                Reply::Error(error) => error.message.as_str(),
+                Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
+            };
+            let params = json!({"requestId": self.spec.id.0, "reason": reason}).to_string();
+            let cancelled = jsonrpc::notification(legacy::CANCELLED, Some(params.as_bytes()));
+            self.actions.push_back(Action::Cancel(cancelled));
+        }
+        self.finish(reply, SessionFate::Retire);
+    }
+
+    /// Ends the call: every leg gets `reply`, the session is let go, nothing follows.
+    pub(super) fn finish(&mut self, reply: Reply, fate: SessionFate) {
+        self.rounds.finish(&reply);
+        // First the session, then the reply: the client's next call finds it warm.
+        if std::mem::take(&mut self.is_upstream_live) {
+            self.actions.push_back(Action::Release(fate));
+        }
+        self.reply_to_all(&reply);
+        self.questions.take_all();
+        self.grace = None;
+        self.phase = Phase::Ended;
+        self.actions.push_back(Action::End);
+    }
+
+    pub(super) fn reply_to_all(&mut self, reply: &Reply) {
+        for leg in self.legs.drain(..) {
+            self.actions.push_back(Action::Reply(leg.id, reply.clone()));
+        }
+    }
+}
+
+/// The error that names a capability the client did not declare (−32021).
+pub(super) fn missing(capability: Capability) -> Reply {
+    Reply::error(
+        ErrorObject::new(
+            error::MISSING_CLIENT_CAPABILITY,
+            "the server asks for something that needs a capability the client did not declare",
+        )
+        .with_data(&json!({"requiredCapabilities": capability.as_client_capabilities()})),
+    )
+}
+
+pub(super) fn failed(message: &str, may_have_run: bool) -> Reply {
+    Loss::Failed {
+        message: message.to_owned(),
+        may_have_run,
+    }
+    .into()
+}
