@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{Driver, Outgoing, Sent};
-use crate::call::{Action, Event, LegId, Loss, Reply, already_answered};
+use crate::call::{Action, Event, LegId, Loss, Reply, SessionFate, already_answered};
 use crate::hold::order::lost;
 use crate::hold::registry::{Found, MAILBOX_MAX};
 use crate::hold::{LegEvent, Reissue};
@@ -25,12 +25,7 @@ impl Driver {
                 }
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
-                Action::Release(fate) => {
-                    if let Some(lease) = &mut self.lease {
-                        lease.set_fate(fate);
-                    }
-                    self.release();
-                }
+                Action::Release(fate) => self.release(fate),
                 Action::Start => start = true,
                 Action::End => {}
             }
@@ -118,26 +113,30 @@ impl Driver {
         }
     }
 
-    /// Lets the session go, after the server was told what it still has to be told.
-    pub(super) fn release(&mut self) {
+    /// Lets the session go. One that is to end does so after the server was told what it still has to be told;
+    /// one that is reused is free at once, as the client's next call may already be on its way.
+    pub(super) fn release(&mut self, fate: SessionFate) {
         self.exchange = None;
-        let Some(lease) = self.lease.take() else {
+        let Some(mut lease) = self.lease.take() else {
             return;
         };
+        lease.set_fate(fate);
         let (sending, outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
         if sending.is_none() && outbox.is_empty() {
             return;
         }
+        let sender = lease.sender();
+        let until_told = (fate == SessionFate::Retire).then_some(lease);
         self.backend.tasks.spawn(async move {
             if let Some(sending) = sending {
                 let _ = sending.await;
             }
-            let sender = lease.sender();
             for Outgoing { message, .. } in outbox {
                 if let Err(error) = sender.send(message).await {
                     tracing::debug!(%error, "a farewell did not reach the server");
                 }
             }
+            drop(until_told);
         });
     }
 
