@@ -10,6 +10,9 @@ use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::EnvFilter;
 
+mod call;
+mod client;
+mod demo;
 mod keygen;
 pub mod serve;
 
@@ -36,6 +39,10 @@ pub struct Cli {
 enum Command {
     /// Serve modern clients in front of a legacy server.
     Serve(serve::ServeArgs),
+    /// Watch it work: a built-in legacy server, the gateway in front of it, a guided walk.
+    Demo(demo::DemoArgs),
+    /// Call a tool as a modern client and answer what it asks in the terminal.
+    Call(call::CallArgs),
     /// Say whether a configuration can be served.
     CheckConfig(serve::CheckConfigArgs),
     /// Print a fresh sealing key for `keys` in the configuration.
@@ -52,9 +59,14 @@ pub enum LogFormat {
 }
 
 impl LogFormat {
-    /// Logs go to standard error from now on, filtered by `RUST_LOG` (default: `info`).
+    /// Logs go to standard error from now on, filtered by `RUST_LOG`, by default from `info` on.
     fn install(self) {
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        self.install_from("info");
+    }
+
+    /// The same with another default filter.
+    fn install_from(self, default: &str) {
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
@@ -79,6 +91,8 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 pub fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Call(args) => call::run(&args),
         Command::CheckConfig(args) => serve::check_config(&args),
         Command::Keygen => keygen::run(),
     };
