@@ -1,0 +1,195 @@
+//! The command line as a person meets it: exit codes, what goes where, the demo, `call`.
+
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+use tokio::process::Command;
+
+use crate::support::puppet::Ending;
+use crate::support::stage::Stage;
+
+async fn holdfast(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .await
+        .unwrap()
+}
+
+fn out(output: &Output) -> &str {
+    std::str::from_utf8(&output.stdout).unwrap()
+}
+
+fn err(output: &Output) -> &str {
+    std::str::from_utf8(&output.stderr).unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().expect("the process was not killed")
+}
+
+#[tokio::test]
+async fn the_demo_walks_and_ends() {
+    let walked = holdfast(&["demo", "--once"]).await;
+    assert_eq!(code(&walked), 0, "{}", err(&walked));
+    for step in [
+        "input_required: confirm",
+        "complete: Subscription sub-1 is cancelled.",
+        "complete: Subscription sub-2 stays as it is (decline).",
+        "the last answer was not taken: /email",
+        "complete: Claim for order-7 filed",
+        "to be visited: https://billing.example.com/",
+        "complete: Payment pay-3 is refunded.",
+        "Every step went as it should.",
+    ] {
+        assert!(
+            out(&walked).contains(step),
+            "{step:?} is missing in\n{}",
+            out(&walked)
+        );
+    }
+    assert_eq!(err(&walked), "", "a walk without trouble says nothing else");
+}
+
+#[tokio::test]
+async fn wrong_use_exits_with_2() {
+    for arguments in [
+        &["serve"][..],
+        &["serve", "--upstream", "ftp://x/"],
+        &["serve", "--upstream", "http://x/", "--config", "y"],
+        &["serve", "--upstream", "http://x/", "--listen", "nowhere"],
+        &["serve", "--config", "/nonexistent.toml"],
+        &["check-config", "/nonexistent.toml"],
+        &["call", "not a url", "t"],
+        &[
+            "call",
+            "http://127.0.0.1:1/mcp",
+            "t",
+            "--answer",
+            "k=not json",
+        ],
+        &["call", "http://127.0.0.1:1/mcp", "t", "novalue"],
+        &["dance"],
+    ] {
+        let refused = holdfast(arguments).await;
+        assert_eq!(code(&refused), 2, "{arguments:?}: {}", err(&refused));
+        assert!(!err(&refused).is_empty(), "{arguments:?} says why");
+        assert_eq!(out(&refused), "", "{arguments:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_fails_at_run_time_exits_with_1() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let serve = holdfast(&[
+        "serve",
+        "--upstream",
+        "http://127.0.0.1:9/mcp",
+        "--listen",
+        &address,
+    ])
+    .await;
+    assert_eq!(code(&serve), 1);
+    assert!(err(&serve).contains(&address), "{}", err(&serve));
+    drop(taken);
+    let call = holdfast(&["call", &format!("http://{address}/mcp"), "t"]).await;
+    assert_eq!(code(&call), 1);
+    assert!(err(&call).contains("cannot reach"), "{}", err(&call));
+}
+
+#[tokio::test]
+async fn a_fresh_key_can_be_configured() {
+    let keygen = holdfast(&["keygen"]).await;
+    assert_eq!(code(&keygen), 0);
+    let key = out(&keygen).trim();
+    assert_ne!(key, out(&holdfast(&["keygen"]).await).trim());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let config = format!("keys = [\"{key}\"]\n[[backend]]\nlegacy = \"http://127.0.0.1:9/mcp\"\n");
+    std::fs::write(path, &config).unwrap();
+    let good = holdfast(&["check-config", path]).await;
+    assert_eq!(code(&good), 0, "{}", err(&good));
+    assert!(!out(&good).contains(key));
+    std::fs::write(path, format!("holds = 7\n{config}")).unwrap();
+    let bad = holdfast(&["check-config", path]).await;
+    assert_eq!(code(&bad), 2);
+    assert!(err(&bad).contains("holds"), "{}", err(&bad));
+}
+
+/// `holdfast call` through the gateway to tool `name` of the puppet, which asks for a name.
+async fn call(stage: &Stage, more: &[&str]) -> Output {
+    let url = format!("http://{}/mcp", stage.gateway.addr());
+    let arguments: Vec<&str> = ["call", &url]
+        .into_iter()
+        .chain(more.iter().copied())
+        .collect();
+    holdfast(&arguments).await
+}
+
+#[tokio::test]
+async fn answers_are_given_without_asking() {
+    let stage = Stage::new().await;
+    for (answer, said) in [
+        (r#"name="Ada""#, "Ada"),
+        (r#"name={"name":"Ada"}"#, "Ada"),
+        (r#"name={"action":"decline"}"#, "decline"),
+    ] {
+        let called = call(&stage, &["name", "--answer", answer]).await;
+        assert_eq!(code(&called), 0, "{}", err(&called));
+        assert!(out(&called).contains(said), "{}", out(&called));
+    }
+    let called = call(&stage, &["name", "--answer", r#"name="Ada""#, "--json"]).await;
+    let result: Value = serde_json::from_str(out(&called)).unwrap();
+    assert_eq!(result["resultType"], "complete");
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn without_an_answer_and_a_terminal_the_call_is_given_up() {
+    let stage = Stage::with(|config| config.timer("hold_ttl", "300ms")).await;
+    let called = call(&stage, &["name"]).await;
+    assert_eq!(code(&called), 1);
+    assert!(
+        err(&called).contains("--answer name=JSON"),
+        "{}",
+        err(&called)
+    );
+    let called = call(&stage, &["name", "--answer", "name=7"]).await;
+    assert_eq!(code(&called), 1);
+    assert!(err(&called).contains("does not fit"), "{}", err(&called));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn arguments_are_read_as_the_tool_wants_them() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("mirror", |call| async move {
+        let arguments = call.request["params"]["arguments"].clone();
+        Ending::Result(json!({"content": [], "structuredContent": arguments}))
+    });
+    let given = ["mirror", "n=7", "t=yes", r#"o={"a":[1]}"#];
+    let called = call(&stage, &given).await;
+    assert_eq!(code(&called), 0, "{}", err(&called));
+    let seen: Value = serde_json::from_str(out(&called)).unwrap();
+    assert_eq!(seen, json!({"n": 7, "t": "yes", "o": {"a": [1]}}));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_tool_is_an_error_of_the_call() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("fails", |_| async move {
+        let text = "\u{1b}[2Jno way";
+        Ending::Result(json!({"content": [{"type": "text", "text": text}], "isError": true}))
+    });
+    let called = call(&stage, &["fails"]).await;
+    assert_eq!(code(&called), 1);
+    assert!(out(&called).contains("no way"));
+    assert!(
+        !out(&called).contains('\u{1b}'),
+        "the server cannot clear the screen"
+    );
+    stage.ends().await;
+}
