@@ -4,18 +4,13 @@
 //! which other messages may come first. The general stream is a GET. Nothing is ever sent twice here.
 //! Spec: 2025-11-25 basic/transports, "Streamable HTTP".
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body::{Body, Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, ResponseFuture};
@@ -24,11 +19,14 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use super::UpstreamError;
 use crate::call::AuthChallenge;
 use crate::wire::header;
-use crate::wire::jsonrpc::Message;
-use crate::wire::sse::{Decoder, Event};
 
-/// Bounds the body of an error status that is read for a JSON-RPC error. Real ones are a few hundred bytes.
-const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+mod exchange;
+mod outbound;
+
+pub use exchange::{EventStream, Exchange};
+
+use exchange::State;
+use outbound::Outbound;
 
 /// Idle connections kept for reuse. As many as a busy gateway has calls in flight; idle ones close by time.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
@@ -89,10 +87,10 @@ impl StreamableHttp {
     pub fn request(&self, attribution: &Attribution, body: Bytes) -> Exchange {
         let has_session = attribution.session_id.is_some();
         let request = self.post(attribution, body);
-        let sent = Arc::clone(&request.body().sent);
+        let departure = Arc::clone(&request.body().departure);
         Exchange {
             state: State::Waiting(self.client.request(request)),
-            sent,
+            departure,
             session_id: None,
             has_session,
             bytes_max: self.limits.message_bytes_max,
@@ -185,7 +183,7 @@ impl StreamableHttp {
     fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
         let mut request = Request::new(Outbound {
             body: Full::new(body),
-            sent: Arc::default(),
+            departure: Arc::default(),
         });
         *request.method_mut() = method;
         *request.uri_mut() = self.uri.clone();
@@ -255,206 +253,4 @@ fn has_type(headers: &HeaderMap, expected: &str) -> bool {
 
 fn is_event_stream(headers: &HeaderMap) -> bool {
     has_type(headers, "text/event-stream")
-}
-
-/// A request body that knows whether a connection has taken it.
-#[derive(Debug)]
-struct Outbound {
-    body: Full<Bytes>,
-    sent: Arc<AtomicBool>,
-}
-
-impl Body for Outbound {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.sent.store(true, Ordering::Release);
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
-/// What comes back for one request.
-#[derive(Debug)]
-pub struct Exchange {
-    state: State,
-    sent: Arc<AtomicBool>,
-    session_id: Option<HeaderValue>,
-    has_session: bool,
-    bytes_max: usize,
-}
-
-#[derive(Debug)]
-enum State {
-    Waiting(ResponseFuture),
-    /// A whole JSON body; `error` is what it means if it turns out to hold no message.
-    Json {
-        body: Incoming,
-        read: BytesMut,
-        bytes_max: usize,
-        error: Option<UpstreamError>,
-    },
-    Events(Box<EventStream>),
-    Done,
-}
-
-impl Exchange {
-    /// The next message, raw; nothing after the last. The caller knows by the message whether it is the last:
-    /// a stream that ends without a response yields nothing too.
-    ///
-    /// Cancel-safe: what was read so far is kept.
-    ///
-    /// # Errors
-    /// When the answer will not come.
-    pub async fn next_message(&mut self) -> Result<Option<Bytes>, UpstreamError> {
-        loop {
-            match &mut self.state {
-                State::Waiting(response) => {
-                    let response = response.await.map_err(request_error);
-                    self.state = State::Done;
-                    self.state = self.opened(response?)?;
-                }
-                State::Json {
-                    body,
-                    read,
-                    bytes_max,
-                    ..
-                } => {
-                    collect(body, read, *bytes_max).await?;
-                    let State::Json { read, error, .. } =
-                        std::mem::replace(&mut self.state, State::Done)
-                    else {
-                        return Ok(None);
-                    };
-                    let message = read.freeze();
-                    return match error {
-                        Some(error) if !is_error_response(&message) => Err(error),
-                        _ => Ok(Some(message)),
-                    };
-                }
-                State::Events(stream) => match stream.next_event().await? {
-                    Some(event) if event.data.is_empty() => {}
-                    Some(event) => return Ok(Some(event.data)),
-                    None => self.state = State::Done,
-                },
-                State::Done => return Ok(None),
-            }
-        }
-    }
-
-    /// Whether the request went on its way: from then on the server may have it.
-    #[must_use]
-    pub fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::Acquire)
-    }
-
-    /// The session that the server opened with this exchange, once the first message is there.
-    #[must_use]
-    pub fn session_id(&self) -> Option<&HeaderValue> {
-        self.session_id.as_ref()
-    }
-
-    fn opened(&mut self, response: Response<Incoming>) -> Result<State, UpstreamError> {
-        let (head, body) = response.into_parts();
-        self.session_id = head.headers.get(header::SESSION_ID).cloned();
-        let is_json = has_type(&head.headers, "application/json");
-        let error = classify(head.status, &head.headers, self.has_session);
-        match error {
-            // A refusal may still say why, as a JSON-RPC error.
-            Some(error @ UpstreamError::Status(_)) if is_json => Ok(State::Json {
-                body,
-                read: BytesMut::new(),
-                bytes_max: ERROR_BODY_BYTES_MAX,
-                error: Some(error),
-            }),
-            Some(error) => Err(error),
-            None if is_json => {
-                let length = head.headers.get(http::header::CONTENT_LENGTH);
-                let length = length
-                    .and_then(|value| value.to_str().ok()?.parse().ok())
-                    .unwrap_or(0);
-                let read = BytesMut::with_capacity(self.bytes_max.min(length));
-                Ok(State::Json {
-                    body,
-                    read,
-                    bytes_max: self.bytes_max,
-                    error: None,
-                })
-            }
-            None if is_event_stream(&head.headers) => Ok(State::Events(Box::new(
-                EventStream::new(body, self.bytes_max),
-            ))),
-            None => Err(UpstreamError::ContentType),
-        }
-    }
-}
-
-fn is_error_response(message: &[u8]) -> bool {
-    matches!(Message::parse(message), Ok(Message::Error { .. }))
-}
-
-/// Reads the rest of a body. Cancel-safe: what was read is in `read`.
-async fn collect(
-    body: &mut Incoming,
-    read: &mut BytesMut,
-    bytes_max: usize,
-) -> Result<(), UpstreamError> {
-    while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(UpstreamError::Body)?.into_data() {
-            if read.len() + data.len() > bytes_max {
-                return Err(UpstreamError::TooLarge { bytes_max });
-            }
-            read.extend_from_slice(&data);
-        }
-    }
-    Ok(())
-}
-
-/// An event stream of a server.
-#[derive(Debug)]
-pub struct EventStream {
-    body: Incoming,
-    decoder: Decoder,
-    bytes_max: usize,
-}
-
-impl EventStream {
-    fn new(body: Incoming, bytes_max: usize) -> Self {
-        Self {
-            body,
-            decoder: Decoder::new(bytes_max),
-            bytes_max,
-        }
-    }
-
-    /// The next event; nothing at the end of the stream. Cancel-safe.
-    ///
-    /// # Errors
-    /// When the connection broke or an event is too large.
-    pub async fn next_event(&mut self) -> Result<Option<Event>, UpstreamError> {
-        loop {
-            let event = self.decoder.next_event();
-            let bytes_max = self.bytes_max;
-            if let Some(event) = event.map_err(|_| UpstreamError::TooLarge { bytes_max })? {
-                return Ok(Some(event));
-            }
-            let Some(frame) = self.body.frame().await else {
-                return Ok(None);
-            };
-            if let Ok(data) = frame.map_err(UpstreamError::Body)?.into_data() {
-                self.decoder.feed(data);
-            }
-        }
-    }
 }

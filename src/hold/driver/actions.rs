@@ -1,5 +1,7 @@
 //! How a driver carries out what its call wants done.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
@@ -10,6 +12,10 @@ use crate::hold::registry::{Found, MAILBOX_MAX};
 use crate::hold::{LegEvent, Reissue};
 use crate::upstream::streamable_http::Exchange;
 
+/// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
+/// at once; one that answers with one JSON body is told after this.
+const ANSWER_WAIT: Duration = Duration::from_millis(500);
+
 impl Driver {
     /// Carries out what the call wants done; whether its request is to be sent anew.
     pub(super) fn carry_out(&mut self) -> bool {
@@ -19,7 +25,7 @@ impl Driver {
                 Action::Answer(message) => self.post(message, true),
                 Action::Tell(message) => self.post(message, false),
                 Action::Cancel(message) => {
-                    if self.exchange.as_ref().is_some_and(Exchange::was_sent) {
+                    if self.exchange.as_ref().is_some_and(Exchange::give_up) {
                         self.post(message, false);
                     }
                 }
@@ -116,7 +122,7 @@ impl Driver {
     /// Lets the session go. One that is to end does so after the server was told what it still has to be told;
     /// one that is reused is free at once, as the client's next call may already be on its way.
     pub(super) fn release(&mut self, fate: SessionFate) {
-        self.exchange = None;
+        let mut exchange = self.exchange.take();
         let Some(mut lease) = self.lease.take() else {
             return;
         };
@@ -128,6 +134,10 @@ impl Driver {
         let sender = lease.sender();
         let until_told = (fate == SessionFate::Retire).then_some(lease);
         self.backend.tasks.spawn(async move {
+            if let Some(exchange) = &mut exchange {
+                // On another connection a cancellation could overtake its request.
+                let _ = tokio::time::timeout(ANSWER_WAIT, exchange.answered()).await;
+            }
             if let Some(sending) = sending {
                 let _ = sending.await;
             }
