@@ -5,6 +5,9 @@ use std::process::ExitCode;
 use clap::Parser;
 use holdfast::cli::{self, Cli};
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     cli::run(Cli::parse())
 }

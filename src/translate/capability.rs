@@ -2,6 +2,7 @@
 //!
 //! Spec: 2026-07-28 basic/index, "Per-request protocol fields"; client/elicitation, "Capabilities".
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
@@ -36,6 +37,9 @@ impl Capability {
     }
 }
 
+/// Texts up to this length are remembered; real ones are about a hundred bytes.
+const REMEMBERED_BYTES_MAX: usize = 4096;
+
 /// A declared capability set in canonical form: two clients that declare the same compare equal, however
 /// they order it. Sessions are pooled by it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -46,8 +50,29 @@ pub struct ClientCapabilities {
 
 impl ClientCapabilities {
     /// Reads the `ClientCapabilities` object of a request's `_meta`; `None` when it is no object.
+    ///
+    /// A client declares the same with every request: each thread remembers the last text it has read, so that
+    /// a plain call parses and sorts nothing here.
     #[must_use]
     pub fn parse(raw: &RawValue) -> Option<Self> {
+        thread_local! {
+            static LAST: RefCell<Option<(Box<str>, ClientCapabilities)>> = const { RefCell::new(None) };
+        }
+        LAST.with_borrow_mut(|last| {
+            if let Some((text, parsed)) = last
+                && **text == *raw.get()
+            {
+                return Some(parsed.clone());
+            }
+            let parsed = Self::parse_anew(raw)?;
+            if raw.get().len() <= REMEMBERED_BYTES_MAX {
+                *last = Some((raw.get().into(), parsed.clone()));
+            }
+            Some(parsed)
+        })
+    }
+
+    fn parse_anew(raw: &RawValue) -> Option<Self> {
         let value: Value = serde_json::from_str(raw.get()).ok()?;
         let declared = value.as_object()?;
         let member = |outer: &str, inner: &str| {
