@@ -35,10 +35,17 @@ pub(crate) struct Sample {
     pub(crate) upstream_cpu: Duration,
 }
 
+/// Held calls at once for each plain call at once.
+const HELD_AT_ONCE: usize = 24;
+
 /// Measures one slice.
 pub(crate) async fn measure(variant: &Variant<'_>, sizes: &Sizes) -> Sample {
+    // A held call spends most of its time in the pause in which questions are gathered. Only as many at once as
+    // keep the machine busy say what one costs: an idle machine pays for falling asleep and waking up.
+    let is_held = matches!((variant.era, variant.tool), (Era::Modern, Tool::Asking));
+    let connections = sizes.connections * if is_held { HELD_AT_ONCE } else { 1 };
     let mut talkers = Vec::new();
-    for _ in 0..sizes.connections {
+    for _ in 0..connections {
         talkers.push(Talker::new(variant.era, variant.tool, variant.addr).await);
     }
     // Sessions and connections are warm before it counts.
