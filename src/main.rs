@@ -6,7 +6,7 @@ use clap::Parser;
 use holdfast::cli::{self, Cli};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     cli::run(Cli::parse())
