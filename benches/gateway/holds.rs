@@ -36,11 +36,14 @@ async fn hold(talkers: &mut [Talker], count: usize) -> Vec<Vec<String>> {
 
 /// Finishes what `hold` began.
 async fn finish(talkers: &mut [Talker], states: &[Vec<String>]) {
-    let finishing = talkers.iter_mut().zip(states).map(|(talker, states)| async move {
-        for state in states {
-            talker.second_leg(state).await;
-        }
-    });
+    let finishing = talkers
+        .iter_mut()
+        .zip(states)
+        .map(|(talker, states)| async move {
+            for state in states {
+                talker.second_leg(state).await;
+            }
+        });
     join_all(finishing).await;
 }
 
