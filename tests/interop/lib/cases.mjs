@@ -1,6 +1,6 @@
 // The calls of the matrix, as data: what is called, with which answers, and what the first leg of each round must ask.
 // Plain calls ask nothing. An asking call lists, round by round, the keys of `inputRequests` on the way of a person who
-// says yes to everything.
+// says yes to everything; `together` marks those that ask several questions at once.
 
 export const FULL = { elicitation: { form: {}, url: {} }, sampling: {}, roots: {} };
 
@@ -50,8 +50,8 @@ export const ASKING = [
   { label: 'cancel-subscription', args: { subscriptionId: 'sub-7' }, rounds: [['confirm']], invalid: true },
   { label: 'file-shipping-claim', args: { orderId: 'order-7' }, rounds: [['email'], ['description']], invalid: true },
   { label: 'refund', rounds: [['amount'], ['reason'], ['elicitation'], ['confirm']], invalid: true },
-  { label: 'two_at_once', rounds: [['color', 'size']], invalid: true },
-  { label: 'same_keys_at_once', rounds: [['elicitation', 'elicitation_2']], invalid: true },
+  { label: 'two_at_once', rounds: [['color', 'size']], together: true, invalid: true },
+  { label: 'same_keys_at_once', rounds: [['elicitation', 'elicitation_2']], together: true, invalid: true },
   { label: 'echo_word', args: { id: 'w-1' }, rounds: [['word']] },
   { label: 'echo_word on the GET stream', name: 'echo_word', args: { id: 'w-2', related: false }, rounds: [['word']] },
   { label: 'elicit_on_get_stream', rounds: [['confirm']], invalid: true },
@@ -61,7 +61,7 @@ export const ASKING = [
   { label: 'log_then_ask without log messages', name: 'log_then_ask', rounds: [['confirm']] },
   { label: 'ask_llm', args: { prompt: 'Capital of France?' }, rounds: [['sampling']], actions: YES_OR_NO },
   { label: 'list_roots', rounds: [['roots']], actions: YES_OR_NO },
-  { label: 'all_at_once', rounds: [['confirm', 'roots', 'sampling']], actions: YES_OR_NO },
+  { label: 'all_at_once', rounds: [['confirm', 'roots', 'sampling']], together: true, actions: YES_OR_NO },
   { label: 'url_auth', rounds: [['elicitation']] },
   { label: 'url_auth_error', args: key => ({ key }), rounds: [['elicitation']], starts: 2, endsAndRunsAgain: true },
   { label: 'elicit_timeout in time', name: 'elicit_timeout', args: key => ({ key, ms: 30_000 }), rounds: [['confirm']] },

@@ -1,7 +1,7 @@
 // The processes of a run: fixture servers, SDK clients and holdfast itself. Each is started on a free port of 127.0.0.1,
 // waited for by the line it prints, and ended whatever happens (see reaper.mjs for the worst case).
 import { spawn } from 'node:child_process';
-import { createWriteStream, existsSync, mkdirSync } from 'node:fs';
+import { createWriteStream, existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import readline from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -105,8 +105,16 @@ export async function startServer(name, peer, flags) {
   };
 }
 
-export async function startHoldfast(name, upstream, flags = []) {
-  const args = ['serve', '--upstream', upstream, '--listen', '127.0.0.1:0', ...flags];
+/** The gateway in front of `upstream`; with `timers`, by a configuration file that sets them. */
+export async function startHoldfast(name, upstream, timers) {
+  let where = ['--upstream', upstream];
+  if (timers) {
+    const lines = ['[timers]', ...Object.entries(timers).map(([key, value]) => `${key} = "${value}"`)];
+    const file = path.join(RESULTS, `${name}.toml`);
+    writeFileSync(file, [...lines, '[[backend]]', 'name = "fixture"', `legacy = "${upstream}"`, ''].join('\n'));
+    where = ['--config', file];
+  }
+  const args = ['serve', '--listen', '127.0.0.1:0', ...where];
   const child = new Child(`holdfast-${name}`, holdfastBinary(), args);
   const [, url] = await child.line(child.stderr, /holdfast listening on (http:\/\/\S+\/mcp)$/);
   return { url, log: child.log, ended: child.ended, stop: () => child.stop(p => p.kill('SIGTERM')) };

@@ -42,19 +42,20 @@ function assertComplete(leg) {
 }
 
 /** Runs a call to its end; `keys` of every round on the way. */
-async function conversation(bench, asking, key, table, first) {
+async function conversation(bench, asking, key, table) {
   const [method, params] = request(asking, bench.args(asking, key));
   const after = asking.after ? bench.server.waitUrl(`event=${asking.after}${key}`) : undefined;
   const rounds = [];
   const asked = [];
-  let leg = first ?? (await modern(bench.holdfast.url, method, params));
+  const { url } = asking.together ? bench.patient : bench.holdfast;
+  let leg = await modern(url, method, params);
   while (leg.message.result?.resultType === 'input_required') {
     assert.ok(rounds.length < ROUNDS_MAX, 'too many rounds');
     const { inputRequests, requestState } = assertInputRequired(leg);
     rounds.push(Object.keys(inputRequests).sort());
     asked.push(...Object.values(inputRequests));
     const inputResponses = await answersTo(inputRequests, { ...table, after });
-    leg = await modern(bench.holdfast.url, method, { ...params, inputResponses, requestState });
+    leg = await modern(url, method, { ...params, inputResponses, requestState });
   }
   return { rounds, asked, leg };
 }

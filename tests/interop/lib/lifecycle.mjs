@@ -48,5 +48,8 @@ export function heldAtTheEnd(bench) {
 
 /** The ordinary end, after all that was done with the bench. */
 export function cleanEnd(bench) {
-  test('SIGTERM: exit 0, no session and no stream left at the server', () => assertStopsCleanly(bench.holdfast, bench.server));
+  test('SIGTERM: exit 0, no session and no stream left at the server', async () => {
+    assert.equal((await bench.patient.stop()).code, 0);
+    await assertStopsCleanly(bench.holdfast, bench.server);
+  });
 }
