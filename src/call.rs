@@ -18,13 +18,14 @@ mod event;
 mod machine;
 mod question;
 mod reissue;
+mod reply;
 mod rounds;
 #[cfg(test)]
 mod tests;
 
-pub use event::{Action, AuthChallenge, Event, Leg, LegId, Loss, Origin, Reply, SessionFate};
+pub use event::{Action, Answers, Event, Leg, LegId, Origin, SessionFate};
 pub use machine::{Call, CallSpec};
-pub use reissue::already_answered;
+pub use reply::{AuthChallenge, Loss, Reply, already_answered};
 pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
 
 /// A point in time as the shell counts it: the time since the process started.

@@ -11,6 +11,5 @@ mod http;
 mod reply;
 mod server;
 
-pub use admission::Admitted;
 pub use http::{Front, FrontTerms};
 pub use server::{Terms, bind, serve_admin, serve_clients};

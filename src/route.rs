@@ -15,13 +15,16 @@ use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
 use crate::hold::driver;
 use crate::hold::order::{Answer, Order, UpstreamRequest};
-use crate::hold::seal::{Binding, State};
-use crate::listen::Admitted;
+use crate::hold::seal::{self, State};
 use crate::observe::Metrics;
-use crate::session::{Caller, Principal, SessionKey};
+use crate::session::{Binding, Caller, Principal, SessionKey};
 use crate::translate::request;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::modern::Method;
+
+mod admitted;
+
+pub use admitted::Admitted;
 
 /// The gateway as its front sees it.
 #[derive(Debug)]
@@ -176,7 +179,7 @@ impl Gateway {
         if state.principal != caller.key.principal.binding() {
             return Err(Unusable::Principal);
         }
-        let request = Binding::of_request(&self.backend.name, admitted.method, &admitted.params);
+        let request = seal::request_binding(&self.backend.name, admitted.method, &admitted.params);
         if state.request != request {
             return Err(Unusable::Request);
         }

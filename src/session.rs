@@ -5,39 +5,20 @@
 //! unless the server offers no general stream: then every question comes on the stream of its own call.
 //! Spec: 2025-11-25 basic/lifecycle, basic/transports "Session Management".
 
-use crate::hold::seal::Binding;
+use http::HeaderValue;
+
 use crate::translate::capability::ClientCapabilities;
 
 mod general_stream;
 mod handshake;
 mod lease;
 mod pool;
+mod principal;
 
 pub use handshake::HandshakeError;
 pub use lease::{Lease, LeaseMode};
 pub use pool::{LeaseError, Pool, PoolSettings};
-
-use http::HeaderValue;
-
-/// Who a caller is, as far as sharing goes (DESIGN.md, Principals).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Principal {
-    /// No credentials: all such callers look alike.
-    Anonymous,
-    /// The digest of what tells callers apart.
-    Known(Binding),
-}
-
-impl Principal {
-    /// What a `requestState` is bound to.
-    #[must_use]
-    pub fn binding(self) -> Binding {
-        match self {
-            Self::Anonymous => Binding([0; 16]),
-            Self::Known(binding) => binding,
-        }
-    }
-}
+pub use principal::{Binding, Principal};
 
 /// Whom a session serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -3,10 +3,9 @@
 
 use serde_json::json;
 
-use super::event::{Action, Loss, Reply, SessionFate};
+use super::event::{Action, SessionFate};
 use super::machine::{Call, Phase};
-use crate::translate::capability::Capability;
-use crate::wire::error::{self, ErrorObject};
+use super::reply::Reply;
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
 
@@ -60,23 +59,4 @@ impl Call {
             self.actions.push_back(Action::Reply(leg.id, reply.clone()));
         }
     }
-}
-
-/// The error that names a capability the client did not declare (−32021).
-pub(super) fn missing(capability: Capability) -> Reply {
-    Reply::error(
-        ErrorObject::new(
-            error::MISSING_CLIENT_CAPABILITY,
-            "the server asks for something that needs a capability the client did not declare",
-        )
-        .with_data(&json!({"requiredCapabilities": capability.as_client_capabilities()})),
-    )
-}
-
-pub(super) fn failed(message: &str, may_have_run: bool) -> Reply {
-    Loss::Failed {
-        message: message.to_owned(),
-        may_have_run,
-    }
-    .into()
 }

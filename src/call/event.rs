@@ -1,14 +1,11 @@
 //! What happens to a call, and what it wants done.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use serde_json::json;
 use serde_json::value::RawValue;
 
+use super::reply::{Loss, Reply};
 use super::rounds::{AnswersDigest, Round};
 use crate::translate::capability::ClientCapabilities;
-use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{Message, UpstreamId};
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
@@ -47,26 +44,28 @@ pub enum Event<'a> {
     /// The request could not be sent at all.
     Refused(Reply),
     /// A further leg brought a `requestState` of this call.
-    Reissue {
-        /// The new leg.
-        leg: Leg,
-        /// The round its state was sealed for.
-        round: Round,
-        /// Tells its `inputResponses` from others.
-        digest: AnswersDigest,
-        /// Its `inputResponses`.
-        responses: RawObject<'a>,
-        /// What its client can be asked: it need not be what the leg before declared.
-        capabilities: ClientCapabilities,
-        /// The id under which the request goes up if this leg has to run it anew.
-        rerun_id: Option<UpstreamId>,
-    },
+    Reissue(Leg, Answers<'a>),
     /// The client of a leg went away.
     LegGone(LegId),
     /// The moment that [`super::Call::deadline`] named has come.
     Timer,
     /// This side cannot go on, and why: end now.
     Abandon(&'static str),
+}
+
+/// What a re-issue brings.
+#[derive(Debug)]
+pub struct Answers<'a> {
+    /// The round its state was sealed for.
+    pub round: Round,
+    /// Tells its `inputResponses` from others.
+    pub digest: AnswersDigest,
+    /// Its `inputResponses`.
+    pub responses: RawObject<'a>,
+    /// What its client can be asked: it need not be what the leg before declared.
+    pub capabilities: ClientCapabilities,
+    /// The id under which the request goes up if this leg has to run it anew.
+    pub rerun_id: Option<UpstreamId>,
 }
 
 /// Something to do, in the order given.
@@ -98,76 +97,4 @@ pub enum SessionFate {
     Reuse,
     /// The server may still be busy with the call: it serves nobody else.
     Retire,
-}
-
-/// How a leg ends.
-#[derive(Clone, Debug)]
-pub enum Reply {
-    /// A modern result, complete or asking for input, as raw JSON.
-    Result(Bytes),
-    /// A JSON-RPC error.
-    Error(Arc<ErrorObject>),
-    /// The server wants other credentials; the client must see its challenge as it is.
-    Challenge(Arc<AuthChallenge>),
-}
-
-impl Reply {
-    /// An error reply.
-    #[must_use]
-    pub fn error(error: ErrorObject) -> Self {
-        Self::Error(Arc::new(error))
-    }
-
-    /// How many bytes remembering it costs.
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        match self {
-            Self::Result(result) => result.len(),
-            Self::Error(error) => {
-                error.message.len() + error.data.as_deref().map_or(0, |data| data.get().len())
-            }
-            Self::Challenge(challenge) => challenge.www_authenticate.len(),
-        }
-    }
-}
-
-/// A 401 or 403 of the server (2025-11-25 basic/authorization): holdfast is the server's address to its
-/// clients, so the challenge goes to the client unchanged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthChallenge {
-    /// 403 instead of 401.
-    pub forbidden: bool,
-    /// The `WWW-Authenticate` values, as they came.
-    pub www_authenticate: Vec<Box<[u8]>>,
-}
-
-/// Why the server's answer will not come.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum Loss {
-    /// The server wants other credentials.
-    #[error("the server refuses the credentials")]
-    Challenge(Arc<AuthChallenge>),
-    /// Anything else.
-    #[error("{message}")]
-    Failed {
-        /// One sentence for the client, without addresses or other internals.
-        message: String,
-        /// Whether the server may have started the call.
-        may_have_run: bool,
-    },
-}
-
-impl From<Loss> for Reply {
-    fn from(loss: Loss) -> Self {
-        match loss {
-            Loss::Challenge(challenge) => Self::Challenge(challenge),
-            Loss::Failed {
-                message,
-                may_have_run,
-            } => Self::error(
-                ErrorObject::new(error::INTERNAL_ERROR, message)
-                    .with_data(&json!({"reason": "lost", "mayHaveRun": may_have_run})),
-            ),
-        }
-    }
 }

@@ -9,10 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use super::ending::{failed, missing};
-use super::event::{Action, Event, Leg, LegId, Loss, Origin, Reply, SessionFate};
+use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
 use super::question::Questions;
-use super::reissue::Answers;
+use super::reply::{Loss, Reply, failed, missing};
 use super::rounds::Rounds;
 use super::{CallLimits, Moment, Seal};
 use crate::translate::capability::{Capability, ClientCapabilities};
@@ -166,23 +165,7 @@ impl Call {
             ) => self.abandon(loss.into()),
             Event::Lost(loss) => self.finish(loss.into(), SessionFate::Retire),
             Event::Refused(reply) => self.finish(reply, SessionFate::Retire),
-            Event::Reissue {
-                leg,
-                round,
-                digest,
-                responses,
-                capabilities,
-                rerun_id,
-            } => {
-                let answers = Answers {
-                    round,
-                    digest,
-                    responses,
-                    capabilities,
-                    rerun_id,
-                };
-                self.on_reissue(now, leg, answers, seal);
-            }
+            Event::Reissue(leg, answers) => self.on_reissue(now, leg, answers, seal),
             Event::LegGone(leg) => self.on_leg_gone(now, leg),
             Event::Timer => self.on_timer(now, seal),
             Event::Abandon(why) => self.abandon(failed(why, true)),

@@ -6,13 +6,12 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::ending::failed;
-use super::event::{Action, Leg, Reply, SessionFate};
+use super::event::{Action, Answers, Leg, SessionFate};
 use super::machine::Call;
 use super::question::Question;
-use super::rounds::{AnswersDigest, Round, Verdict};
+use super::reply::{Reply, already_answered, failed};
+use super::rounds::Verdict;
 use super::{Moment, Seal};
-use crate::translate::capability::ClientCapabilities;
 use crate::translate::input_request::{InputKind, InputRequest};
 use crate::translate::input_response::{self, Rejection};
 use crate::translate::result;
@@ -20,15 +19,6 @@ use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, ServerId, UpstreamId};
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
-
-/// What a re-issue brings.
-pub(super) struct Answers<'a> {
-    pub(super) round: Round,
-    pub(super) digest: AnswersDigest,
-    pub(super) responses: RawObject<'a>,
-    pub(super) capabilities: ClientCapabilities,
-    pub(super) rerun_id: Option<UpstreamId>,
-}
 
 /// What became of the answers of one re-issue.
 #[derive(Default)]
@@ -189,16 +179,4 @@ impl Call {
                 |result| Reply::Result(result.into()),
             )
     }
-}
-
-/// The refusal of a state whose round was answered otherwise, or is long over.
-#[must_use]
-pub fn already_answered() -> Reply {
-    Reply::error(
-        ErrorObject::new(
-            error::INVALID_PARAMS,
-            "this requestState was answered before, and otherwise",
-        )
-        .with_data(&json!({"reason": "answered"})),
-    )
 }

@@ -4,7 +4,7 @@
 //! its state. The same answers again join the running leg or get the remembered reply; other answers are
 //! refused, since the first ones may have reached the server (DESIGN.md, invariant 3).
 
-use super::event::Reply;
+use super::reply::Reply;
 
 /// Counts the `InputRequiredResult`s of a call; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

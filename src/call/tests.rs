@@ -129,15 +129,14 @@ impl Bench {
         for (at, byte) in responses.bytes().enumerate() {
             digest[at % 16] = digest[at % 16].wrapping_mul(31) ^ byte;
         }
-        let event = Event::Reissue {
-            leg: leg(self.legs),
+        let answers = Answers {
             round: Round(round),
             digest: AnswersDigest(digest),
             responses: RawObject::parse(responses.as_bytes()).unwrap(),
             capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
             rerun_id: Some(UpstreamId(100 + self.legs)),
         };
-        self.feed(event);
+        self.feed(Event::Reissue(leg(self.legs), answers));
         self.legs
     }
 

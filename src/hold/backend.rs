@@ -9,17 +9,17 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::driver;
 use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
 use super::{Clock, Reissue, leg_channel};
 use crate::call::{CallLimits, Leg, Loss, Reply, already_answered};
 use crate::observe::Metrics;
-use crate::session::{Caller, LeaseMode, Pool};
+use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};
 use crate::translate::discover::discover_result;
 use crate::translate::result::CacheHints;
 use crate::wire::error::{self, ErrorObject};
+use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
 /// One backend.
@@ -54,9 +54,43 @@ pub struct Backend {
 impl Backend {
     /// Answers `server/discover` from a session's `InitializeResult`.
     pub async fn discover(self: &Arc<Self>, caller: &Caller) -> Reply {
-        match self.pool.lease(caller, LeaseMode::Shared).await {
+        match self.lease(caller, Method::Discover).await {
             Ok(lease) => Reply::Result(discover_result(lease.identity(), self.hints).into()),
-            Err(error) => driver::refused(self, error),
+            Err(reply) => reply,
+        }
+    }
+
+    /// A session for one call, or what the call is told instead.
+    pub(super) async fn lease(&self, caller: &Caller, method: Method) -> Result<Lease, Reply> {
+        let may_be_asked = method.may_ask() && caller.key.capabilities.may_be_asked();
+        let mode = if may_be_asked {
+            LeaseMode::Exclusive
+        } else {
+            LeaseMode::Shared
+        };
+        let leased = self.pool.lease(caller, mode).await;
+        leased.map_err(|error| self.refused(error))
+    }
+
+    fn refused(&self, error: LeaseError) -> Reply {
+        let error = match error {
+            LeaseError::Handshake(HandshakeError::Upstream(error)) => error,
+            error => {
+                tracing::warn!(backend = self.name, %error, "no session for a call");
+                return Loss::Failed {
+                    message: error.to_string(),
+                    may_have_run: false,
+                }
+                .into();
+            }
+        };
+        match error.into_loss(&self.name) {
+            Loss::Failed { message, .. } => Loss::Failed {
+                message,
+                may_have_run: false,
+            }
+            .into(),
+            challenge @ Loss::Challenge(_) => challenge.into(),
         }
     }
 

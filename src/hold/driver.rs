@@ -17,13 +17,12 @@ use super::backend::Backend;
 use super::holdseal::HoldSeal;
 use super::order::{Answer, Order, UpstreamRequest};
 use super::{LegEvent, LegSink, Reissue, leg_channel};
-use crate::call::{Call, CallSpec, Event, LegId, Loss, Origin, Reply};
+use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin};
 use crate::observe::GaugeGuard;
-use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode};
+use crate::session::{Caller, Lease};
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message};
-use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
 mod actions;
@@ -84,9 +83,9 @@ enum Happened {
 ///
 /// Not to be cancelled and resumed: dropping the future means that the client went away.
 pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
-    let lease = match lease(backend, &order.caller, order.method).await {
+    let lease = match backend.lease(&order.caller, order.method).await {
         Ok(lease) => lease,
-        Err(error) => return Answer::Reply(refused(backend, error)),
+        Err(reply) => return Answer::Reply(reply),
     };
     if let Some(level) = order.leg.log_level {
         lease.want_logs(level).await;
@@ -109,40 +108,6 @@ pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
                 }
                 return Answer::Reply(reply);
             }
-        }
-    }
-}
-
-async fn lease(backend: &Backend, caller: &Caller, method: Method) -> Result<Lease, LeaseError> {
-    let may_be_asked = method.may_ask() && caller.key.capabilities.may_be_asked();
-    let mode = if may_be_asked {
-        LeaseMode::Exclusive
-    } else {
-        LeaseMode::Shared
-    };
-    backend.pool.lease(caller, mode).await
-}
-
-/// What a call without a session is told.
-pub(super) fn refused(backend: &Backend, error: LeaseError) -> Reply {
-    match error {
-        LeaseError::Handshake(HandshakeError::Upstream(error)) => {
-            match error.into_loss(&backend.name) {
-                Loss::Failed { message, .. } => Loss::Failed {
-                    message,
-                    may_have_run: false,
-                }
-                .into(),
-                challenge @ Loss::Challenge(_) => challenge.into(),
-            }
-        }
-        error => {
-            tracing::warn!(backend = backend.name, %error, "no session for a call");
-            Loss::Failed {
-                message: error.to_string(),
-                may_have_run: false,
-            }
-            .into()
         }
     }
 }
@@ -320,14 +285,14 @@ impl Driver {
         let responses = RawObject::parse(&responses).unwrap_or_default();
         let capabilities = self.caller.key.capabilities.clone();
         let rerun_id = rerun.as_ref().map(|request| request.id);
-        self.feed(Event::Reissue {
-            leg,
+        let answers = Answers {
             round,
             digest,
             responses,
             capabilities,
             rerun_id,
-        });
+        };
+        self.feed(Event::Reissue(leg, answers));
         if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
             self.request = request;
         }
@@ -350,14 +315,13 @@ impl Driver {
     }
 
     async fn start_anew(&mut self) -> bool {
-        match lease(&self.backend, &self.caller, self.call.method()).await {
+        match self.backend.lease(&self.caller, self.call.method()).await {
             Ok(lease) => {
                 self.exchange = Some(lease.request(self.request.body.clone()));
                 self.lease = Some(lease);
                 true
             }
-            Err(error) => {
-                let reply = refused(&self.backend, error);
+            Err(reply) => {
                 self.feed(Event::Refused(reply));
                 self.carry_out();
                 false

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::backend::Backend;
-use super::seal::{self, Binding, HoldId, State};
+use super::seal::{self, HoldId, State};
 use crate::call::{Round, Seal};
-use crate::session::Principal;
+use crate::session::{Binding, Principal};
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
@@ -57,7 +57,7 @@ impl HoldSeal {
     fn request(&self) -> Binding {
         *self.request.get_or_init(|| {
             let params = RawObject::parse(&self.params).unwrap_or_default();
-            Binding::of_request(&self.backend.name, self.method, &params)
+            seal::request_binding(&self.backend.name, self.method, &params)
         })
     }
 }

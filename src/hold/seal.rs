@@ -15,6 +15,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::call::{AnswersDigest, Round};
+use crate::session::Binding;
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
@@ -40,40 +41,21 @@ impl fmt::Debug for HoldId {
     }
 }
 
-/// A truncated SHA-256 that binds a state to something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Binding(pub [u8; 16]);
-
-impl Binding {
-    /// The digest of length-prefixed parts, so that no two lists of parts look alike.
-    #[must_use]
-    pub fn of(parts: &[&[u8]]) -> Self {
-        let mut hash = Sha256::new();
-        for part in parts {
-            hash.update((part.len() as u64).to_be_bytes());
-            hash.update(part);
-        }
-        let mut short = [0; 16];
-        short.copy_from_slice(&hash.finalize()[..16]);
-        Self(short)
+/// Binds to a request: backend, method and all params that are not the protocol's own. The same values
+/// in another order of keys are the same request.
+#[must_use]
+pub fn request_binding(backend: &str, method: Method, params: &RawObject<'_>) -> Binding {
+    let mut members: Vec<(&str, String)> = params
+        .iter()
+        .filter(|(key, _)| !matches!(*key, "_meta" | "inputResponses" | "requestState"))
+        .map(|(key, value)| (key, canonical(value.get())))
+        .collect();
+    members.sort_unstable();
+    let mut parts = vec![backend.as_bytes(), method.as_str().as_bytes()];
+    for (key, value) in &members {
+        parts.extend([key.as_bytes(), value.as_bytes()]);
     }
-
-    /// Binds to a request: backend, method and all params that are not the protocol's own. The same values
-    /// in another order of keys are the same request.
-    #[must_use]
-    pub fn of_request(backend: &str, method: Method, params: &RawObject<'_>) -> Self {
-        let mut members: Vec<(&str, String)> = params
-            .iter()
-            .filter(|(key, _)| !matches!(*key, "_meta" | "inputResponses" | "requestState"))
-            .map(|(key, value)| (key, canonical(value.get())))
-            .collect();
-        members.sort_unstable();
-        let mut parts = vec![backend.as_bytes(), method.as_str().as_bytes()];
-        for (key, value) in &members {
-            parts.extend([key.as_bytes(), value.as_bytes()]);
-        }
-        Self::of(&parts)
-    }
+    Binding::of(&parts)
 }
 
 /// Tells the answers of one re-issue from those of another, whatever the order of their keys.
@@ -354,7 +336,7 @@ mod tests {
     #[test]
     fn a_request_is_bound_by_its_values_not_by_their_order() {
         let of = |text: &str| {
-            Binding::of_request(
+            request_binding(
                 "b",
                 Method::ToolsCall,
                 &RawObject::parse(text.as_bytes()).unwrap(),

@@ -9,35 +9,13 @@ use http::{HeaderMap, StatusCode};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::route::Admitted;
 use crate::translate::capability::ClientCapabilities;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::header;
 use crate::wire::jsonrpc::{ClientId, Message};
 use crate::wire::modern::{self, LogLevel, Method};
 use crate::wire::object::{self, RawObject};
-
-/// A request that passed all checks.
-#[derive(Debug)]
-pub struct Admitted<'a> {
-    /// Its id.
-    pub id: ClientId,
-    /// What it asks for.
-    pub method: Method,
-    /// Its params as they stand in the body.
-    pub raw_params: &'a RawValue,
-    /// Its params by member.
-    pub params: RawObject<'a>,
-    /// Its `_meta` by member.
-    pub meta: RawObject<'a>,
-    /// What its client can be asked.
-    pub capabilities: ClientCapabilities,
-    /// From which level it wants log messages.
-    pub log_level: Option<LogLevel>,
-    /// Its `inputResponses`, each an object.
-    pub responses: Option<&'a RawValue>,
-    /// Its `requestState`.
-    pub state: Option<Cow<'a, str>>,
-}
 
 /// What a POST turned out to be.
 #[derive(Debug)]
