@@ -2,8 +2,11 @@
 //!
 //! Spec: 2025-11-25 basic/lifecycle, "Initialization" and "Version Negotiation".
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::HeaderValue;
+use tokio::time::timeout;
 
 use super::SessionKey;
 use crate::translate::discover::ServerIdentity;
@@ -30,35 +33,56 @@ pub enum HandshakeError {
     Revision(Box<str>),
 }
 
-/// Runs the handshake; on success the server counts the session as open.
+/// Runs the handshake; on success the server counts the session as open. A session that it opened in a handshake
+/// that then failed is ended: nobody would ever use it.
 pub(super) async fn open(
     upstream: &StreamableHttp,
     key: &SessionKey,
     credentials: Option<HeaderValue>,
     id: UpstreamId,
+    within: Duration,
 ) -> Result<(Attribution, ServerIdentity), HandshakeError> {
     let mut attribution = Attribution {
         credentials,
         ..Attribution::default()
     };
-    let mut exchange = upstream.request(&attribution, initialize(key, id).into());
+    let shaken = timeout(within, shake_hands(upstream, key, id, &mut attribution)).await;
+    match shaken.unwrap_or_else(|_| Err(UpstreamError::Timeout.into())) {
+        Ok(identity) => Ok((attribution, identity)),
+        Err(error) => {
+            if attribution.session_id.is_some()
+                && let Err(error) = upstream.delete(&attribution).await
+            {
+                tracing::debug!(%error, "a session that failed to open could not be closed at the server");
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Both messages of the handshake; what is known of the session so far stands in `attribution`.
+async fn shake_hands(
+    upstream: &StreamableHttp,
+    key: &SessionKey,
+    id: UpstreamId,
+    attribution: &mut Attribution,
+) -> Result<ServerIdentity, HandshakeError> {
+    let mut exchange = upstream.request(attribution, initialize(key, id).into());
+    let answered = exchange.answered().await;
+    attribution.session_id = exchange.session_id().cloned();
+    answered?;
     let identity = loop {
         let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
         if let Some(identity) = initialized(&message, id)? {
             break identity;
         }
     };
-    attribution.session_id = exchange.session_id().cloned();
     if &*identity.protocol_version >= legacy::FIRST_WITH_VERSION_HEADER {
         attribution.protocol_version = HeaderValue::from_str(&identity.protocol_version).ok();
     }
     let notification = jsonrpc::notification(legacy::INITIALIZED, None);
-    if let Err(error) = upstream.send(&attribution, notification.into()).await {
-        // The server counts a session that will never be used: end it, as far as that still works.
-        let _ = upstream.delete(&attribution).await;
-        return Err(error.into());
-    }
-    Ok((attribution, identity))
+    upstream.send(attribution, notification.into()).await?;
+    Ok(identity)
 }
 
 fn initialize(key: &SessionKey, id: UpstreamId) -> Vec<u8> {

@@ -16,7 +16,6 @@ use super::lease::{Inbox, Lease, LeaseMode, Session};
 use super::{Caller, SessionKey, general_stream};
 use crate::call::SessionFate;
 use crate::observe::Metrics;
-use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::{StreamableHttp, TransportLimits};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
@@ -214,10 +213,7 @@ impl Pool {
         let (lease, opened) = oneshot::channel();
         let (pool, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
-            let handshake = pool.handshake(&caller, mode, permit);
-            let result = timeout(pool.settings.initialize_timeout, handshake)
-                .await
-                .unwrap_or_else(|_| Err(HandshakeError::from(UpstreamError::Timeout).into()));
+            let result = pool.handshake(&caller, mode, permit).await;
             // Without a receiver the lease is dropped, which puts the session on its shelf.
             let _ = lease.send(result);
         });
@@ -232,8 +228,14 @@ impl Pool {
     ) -> Result<Lease, LeaseError> {
         let counted = self.metrics.sessions.count();
         let id = self.next_id();
-        let opened =
-            handshake::open(&self.upstream, &caller.key, caller.credentials.clone(), id).await?;
+        let opened = handshake::open(
+            &self.upstream,
+            &caller.key,
+            caller.credentials.clone(),
+            id,
+            self.settings.initialize_timeout,
+        )
+        .await?;
         let end = CancellationToken::new();
         let (inbox_sender, arriving) = mpsc::channel(general_stream::QUEUE_MAX);
         let stream = timeout(

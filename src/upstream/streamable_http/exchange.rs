@@ -107,7 +107,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// The session that the server opened with this exchange, once the first message is there.
+    /// The session that the server opened with this exchange, once it has begun to answer.
     #[must_use]
     pub fn session_id(&self) -> Option<&HeaderValue> {
         self.session_id.as_ref()

@@ -129,7 +129,7 @@ pub(crate) enum Handshake {
     Status(u16),
     /// A JSON-RPC error.
     Refused,
-    /// A result that is none.
+    /// A result that is none, of a session that is open.
     Malformed,
 }
 

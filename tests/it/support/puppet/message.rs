@@ -104,7 +104,7 @@ fn initialize(shared: &Arc<Shared>, head: &Head, message: &Value) -> Reply {
     if params["protocolVersion"] != "2025-11-25" || !params["capabilities"].is_object() {
         shared.violation(format!("`initialize` says {params}"));
     }
-    if let Some(reply) = failed_handshake(shared, &message["id"]) {
+    if let Some(reply) = failed_handshake(shared, head, message) {
         return reply;
     }
     let session = Session::open(shared, head, message);
@@ -122,12 +122,12 @@ fn initialize(shared: &Arc<Shared>, head: &Head, message: &Value) -> Reply {
     Reply::Whole(200, header, response.to_string().into_bytes())
 }
 
-fn failed_handshake(shared: &Arc<Shared>, id: &Value) -> Option<Reply> {
+fn failed_handshake(shared: &Arc<Shared>, head: &Head, message: &Value) -> Option<Reply> {
     let (out, scripted) = mpsc::channel(OUT_MAX);
-    let json = |mut message: Value| {
-        message["jsonrpc"] = json!("2.0");
-        message["id"] = id.clone();
-        Reply::Whole(200, None, message.to_string().into_bytes())
+    let json = |header, mut answer: Value| {
+        answer["jsonrpc"] = json!("2.0");
+        answer["id"] = message["id"].clone();
+        Reply::Whole(200, header, answer.to_string().into_bytes())
     };
     Some(match shared.manner.handshake {
         Handshake::Prompt => return None,
@@ -140,8 +140,15 @@ fn failed_handshake(shared: &Arc<Shared>, id: &Value) -> Option<Reply> {
             Reply::Scripted(scripted)
         }
         Handshake::Status(status) => Reply::Whole(status, None, Vec::new()),
-        Handshake::Refused => json(json!({"error": {"code": -32603, "message": "not today"}})),
-        Handshake::Malformed => json(json!({"result": {"serverInfo": 5}})),
+        Handshake::Refused => json(
+            None,
+            json!({"error": {"code": -32603, "message": "not today"}}),
+        ),
+        Handshake::Malformed => {
+            let session = Session::open(shared, head, message);
+            let header = ("mcp-session-id", session.id.clone());
+            json(Some(header), json!({"result": {"serverInfo": 5}}))
+        }
     })
 }
 

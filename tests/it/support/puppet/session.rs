@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::outgoing::Out;
-use super::{Credentials, Ledger, Shared};
+use super::{Credentials, Handshake, Ledger, Shared};
 use crate::support::http1::Head;
 
 /// Where a session stands.
@@ -124,8 +124,10 @@ impl Session {
     pub(super) fn check(&self, head: &Head) -> bool {
         let manner = &self.shared.manner;
         let version = head.value("mcp-protocol-version");
-        // The header exists since 2025-06-18.
-        if (manner.revision >= "2025-06-18" || version.is_some())
+        // The header exists since 2025-06-18; where none was agreed on, there is none to name.
+        let is_agreed = manner.handshake == Handshake::Prompt && manner.revision < "2026";
+        if is_agreed
+            && (manner.revision >= "2025-06-18" || version.is_some())
             && version != Some(manner.revision)
         {
             self.complain(&format!("MCP-Protocol-Version is {version:?}"));
