@@ -62,12 +62,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         );
     }
     super::runtime()?.block_on(async {
+        // Before the ready line: whoever reads it may send a signal at once.
+        let mut signals = Signals::new().map_err(Failure::Runtime)?;
         let running = start(settings).await.map_err(Failure::Runtime)?;
         if let Some(admin) = running.admin {
             eprintln!("holdfast admin on http://{admin}");
         }
         eprintln!("holdfast listening on http://{}/mcp", running.address);
-        let mut signals = Signals::new().map_err(Failure::Runtime)?;
         signals.next().await;
         running.shutdown(signals.next()).await;
         Ok(())
