@@ -4,6 +4,7 @@
 //! or `holdfast call`; with `--once` it exits.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use clap::Args;
 
@@ -12,8 +13,12 @@ use super::{Failure, LogFormat};
 use crate::config::{self, Settings};
 
 mod server;
+mod session;
 mod tools;
 mod walk;
+
+/// How long held calls are waited for at the end: whoever ends a demo is not waiting for anybody's money.
+const SHUTDOWN_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Options of `holdfast demo`.
 #[derive(Debug, Args)]
@@ -59,5 +64,7 @@ async fn gateway(args: &DemoArgs, upstream: &str) -> anyhow::Result<Running> {
         None if args.once => (Ipv4Addr::LOCALHOST, 0).into(),
         None => config::default_listen(),
     };
-    serve::start(Settings::for_upstream(upstream, Some(listen), None)?).await
+    let mut settings = Settings::for_upstream(upstream, Some(listen), None)?;
+    settings.timers.shutdown_deadline = SHUTDOWN_DEADLINE;
+    serve::start(settings).await
 }

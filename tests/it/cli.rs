@@ -2,9 +2,12 @@
 
 use std::process::{Output, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
+use crate::support::client::Client;
 use crate::support::puppet::Ending;
 use crate::support::stage::Stage;
 
@@ -50,6 +53,33 @@ async fn the_demo_walks_and_ends() {
         );
     }
     assert_eq!(err(&walked), "", "a walk without trouble says nothing else");
+}
+
+#[tokio::test]
+async fn the_demo_serves_until_it_is_told_to_end() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(["demo", "--listen", "127.0.0.1:0"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next_line().await.unwrap();
+        let line = line.expect("the walk ends with an invitation");
+        if let Some(rest) = line.trim().strip_prefix("holdfast call http://") {
+            break rest.split('/').next().unwrap().parse().unwrap();
+        }
+    };
+    let request = Client::at(address).tool("cancel-subscription", json!({}));
+    request.send().await.asked();
+    // Ending does not wait for an answer that nobody will give.
+    let pid = i32::try_from(demo.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+    let drained = async { while lines.next_line().await.unwrap().is_some() {} };
+    let (ended, ()) = tokio::join!(demo.wait(), drained);
+    assert_eq!(ended.unwrap().code(), Some(0));
 }
 
 #[tokio::test]

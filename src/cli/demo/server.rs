@@ -4,11 +4,9 @@
 //! `elicitation/create` may come, and the tool waits until the answer is posted.
 //! Spec: 2025-11-25 basic/lifecycle, basic/transports, client/elicitation.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -24,13 +22,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::session::Session;
 use super::tools;
 use crate::hold::seal::random_bytes;
-use crate::wire::{error, header, legacy, sse};
+use crate::wire::{error, header, legacy};
 
 /// Bounds a body; the demo's are a few hundred bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -47,49 +46,11 @@ pub(super) struct Server {
     tasks: TaskTracker,
 }
 
-#[derive(Default)]
 struct State {
     sessions: DashMap<String, Arc<Session>>,
     tasks: TaskTracker,
-}
-
-#[derive(Default)]
-struct Session {
-    next_id: AtomicU64,
-    /// Questions that wait for an answer, by their id.
-    waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
-    /// Calls in progress, by their id as JSON.
-    calls: Mutex<HashMap<String, CancellationToken>>,
-    end: CancellationToken,
-}
-
-/// Asks the client of one call, on that call's own stream.
-pub(super) struct Asker {
-    session: Arc<Session>,
-    events: mpsc::Sender<Bytes>,
-    cancelled: CancellationToken,
-}
-
-impl Asker {
-    /// Asks and waits for the answer; nothing when the call was cancelled or its session ended.
-    pub(super) async fn ask(&self, params: &Value) -> Option<Value> {
-        let id = self.session.next_id.fetch_add(1, Ordering::Relaxed);
-        let (answer, answered) = oneshot::channel();
-        lock(&self.session.waiting).insert(id, answer);
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": legacy::ELICITATION_CREATE, "params": params});
-        self.events.send(event(&request)).await.ok()?;
-        tokio::select! {
-            answer = answered => answer.ok(),
-            () = self.cancelled.cancelled() => {
-                lock(&self.session.waiting).remove(&id);
-                None
-            }
-        }
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Cancelled when the server ends, with all sessions.
+    stop: CancellationToken,
 }
 
 impl Server {
@@ -98,9 +59,13 @@ impl Server {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.context("no port for the demo server")?;
         let address = listener.local_addr()?;
-        let (stop, state) = (CancellationToken::new(), Arc::new(State::default()));
-        let tasks = state.tasks.clone();
-        tasks.spawn(accept(listener, state, stop.clone()));
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let state = State {
+            sessions: DashMap::new(),
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+        };
+        tasks.spawn(accept(listener, Arc::new(state)));
         Ok(Self {
             address,
             stop,
@@ -121,14 +86,14 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<State>, stop: CancellationToken) {
+async fn accept(listener: TcpListener, state: Arc<State>) {
     loop {
         let accepted = tokio::select! {
-            () = stop.cancelled() => return,
+            () = state.stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else { continue };
-        let (served, stop) = (Arc::clone(&state), stop.clone());
+        let (served, stop) = (Arc::clone(&state), state.stop.clone());
         state.tasks.spawn(async move {
             let service = service_fn(move |request| {
                 let state = Arc::clone(&served);
@@ -162,9 +127,6 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>) -> Response<Body
         (&Method::GET, _, Some(session)) => quiet_stream(session.end.clone()),
         (&Method::DELETE, Some(id), Some(session)) => {
             session.end.cancel();
-            for call in lock(&session.calls).values() {
-                call.cancel();
-            }
             state.sessions.remove(id);
             status(StatusCode::OK)
         }
@@ -182,7 +144,8 @@ fn open(state: &State, message: &Value) -> Response<Body> {
         return status(StatusCode::INTERNAL_SERVER_ERROR);
     };
     let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
-    state.sessions.insert(id.clone(), Arc::default());
+    let session = Session::new(state.stop.child_token());
+    state.sessions.insert(id.clone(), Arc::new(session));
     let result = json!({
         "protocolVersion": legacy::latest(),
         "capabilities": {"tools": {}},
@@ -197,22 +160,12 @@ fn open(state: &State, message: &Value) -> Response<Body> {
 
 fn take(state: &Arc<State>, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let Some(method) = message["method"].as_str() else {
-        let waiting = message["id"]
-            .as_u64()
-            .and_then(|id| lock(&session.waiting).remove(&id));
-        if let Some(waiting) = waiting {
-            let cancel = json!({"action": "cancel"});
-            // A tool that was cancelled meanwhile waits no more.
-            let _ = waiting.send(message.get("result").cloned().unwrap_or(cancel));
-        }
+        session.answer(message);
         return status(StatusCode::ACCEPTED);
     };
     if message.get("id").is_none() {
-        if method == legacy::CANCELLED
-            && let Some(call) =
-                lock(&session.calls).get(&message["params"]["requestId"].to_string())
-        {
-            call.cancel();
+        if method == legacy::CANCELLED {
+            session.cancel(&message["params"]["requestId"]);
         }
         return status(StatusCode::ACCEPTED);
     }
@@ -231,23 +184,15 @@ fn take(state: &Arc<State>, session: &Arc<Session>, message: &Value) -> Response
 /// Runs a tool on a task; its stream carries the questions and then the result.
 fn call(state: &State, session: &Arc<Session>, message: &Value) -> Response<Body> {
     let (events, stream) = mpsc::channel(EVENTS_MAX);
-    let cancelled = session.end.child_token();
     let (id, params) = (message["id"].clone(), message["params"].clone());
-    lock(&session.calls).insert(id.to_string(), cancelled.clone());
-    let session = Arc::clone(session);
+    let asker = session.begin(&id, events);
     state.tasks.spawn(async move {
-        let asker = Asker {
-            session: Arc::clone(&session),
-            events: events.clone(),
-            cancelled,
-        };
         let name = params["name"].as_str().unwrap_or_default();
         if let Some(result) = tools::call(name, &params["arguments"], &asker).await {
             let response = json!({"jsonrpc": "2.0", "id": id, "result": result});
             // Without a reader nobody is left to tell.
-            let _ = events.send(event(&response)).await;
+            let _ = asker.say(&response).await;
         }
-        lock(&session.calls).remove(&id.to_string());
     });
     let frames = futures_util::stream::unfold(stream, |mut stream| async move {
         stream
@@ -265,12 +210,6 @@ fn quiet_stream(end: CancellationToken) -> Response<Body> {
         None
     });
     event_stream(BodyExt::boxed(StreamBody::new(frames)))
-}
-
-fn event(message: &Value) -> Bytes {
-    let mut out = Vec::new();
-    sse::push_event(&mut out, message.to_string().as_bytes());
-    out.into()
 }
 
 fn event_stream(body: Body) -> Response<Body> {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::server::Asker;
+use super::session::Asker;
 
 /// `tools/list`.
 pub(super) fn list() -> Value {

@@ -1,0 +1,106 @@
+//! A session of the demo server: the calls in progress and the questions that wait for an answer.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use crate::wire::{legacy, sse};
+
+/// One session.
+pub(super) struct Session {
+    next_id: AtomicU64,
+    /// Questions that wait for an answer, by their id.
+    waiting: Mutex<HashMap<u64, oneshot::Sender<Value>>>,
+    /// Calls in progress, by their id as JSON.
+    calls: Mutex<HashMap<String, CancellationToken>>,
+    /// Cancelled when it is over, and all its calls with it.
+    pub(super) end: CancellationToken,
+}
+
+impl Session {
+    /// A session that is over when `end` is.
+    pub(super) fn new(end: CancellationToken) -> Self {
+        Self {
+            next_id: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            calls: Mutex::default(),
+            end,
+        }
+    }
+
+    /// Enters a call; what is said to its client goes to `events`.
+    pub(super) fn begin(self: &Arc<Self>, id: &Value, events: mpsc::Sender<Bytes>) -> Asker {
+        let cancelled = self.end.child_token();
+        lock(&self.calls).insert(id.to_string(), cancelled.clone());
+        Asker {
+            session: Arc::clone(self),
+            call: id.to_string(),
+            events,
+            cancelled,
+        }
+    }
+
+    /// Cancels a call, if it is still in progress.
+    pub(super) fn cancel(&self, id: &Value) {
+        if let Some(call) = lock(&self.calls).get(&id.to_string()) {
+            call.cancel();
+        }
+    }
+
+    /// Takes the answer to a question; a tool that was cancelled meanwhile waits no more.
+    pub(super) fn answer(&self, response: &Value) {
+        let id = response["id"].as_u64();
+        if let Some(waiting) = id.and_then(|id| lock(&self.waiting).remove(&id)) {
+            let result = response.get("result").cloned();
+            let _ = waiting.send(result.unwrap_or_else(|| json!({"action": "cancel"})));
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Speaks to the client of one call, on that call's own stream. Dropped, the call is over.
+pub(super) struct Asker {
+    session: Arc<Session>,
+    call: String,
+    events: mpsc::Sender<Bytes>,
+    cancelled: CancellationToken,
+}
+
+impl Asker {
+    /// Asks and waits for the answer; nothing when the call was cancelled or its session ended.
+    pub(super) async fn ask(&self, params: &Value) -> Option<Value> {
+        let id = self.session.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        lock(&self.session.waiting).insert(id, answer);
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": legacy::ELICITATION_CREATE, "params": params});
+        self.say(&request).await?;
+        tokio::select! {
+            answer = answered => answer.ok(),
+            () = self.cancelled.cancelled() => {
+                lock(&self.session.waiting).remove(&id);
+                None
+            }
+        }
+    }
+
+    /// Sends a message; nothing when nobody reads any more.
+    pub(super) async fn say(&self, message: &Value) -> Option<()> {
+        let mut event = Vec::new();
+        sse::push_event(&mut event, message.to_string().as_bytes());
+        self.events.send(event.into()).await.ok()
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        lock(&self.session.calls).remove(&self.call);
+    }
+}
