@@ -15,6 +15,7 @@ mod client;
 mod demo;
 mod keygen;
 pub mod serve;
+mod terminal;
 
 /// What every command ends with when it does not end well.
 #[derive(Debug, thiserror::Error)]
@@ -96,15 +97,12 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::CheckConfig(args) => serve::check_config(&args),
         Command::Keygen => keygen::run(),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Runtime(error)) => {
-            eprintln!("holdfast: {error:#}");
-            ExitCode::from(1)
-        }
-        Err(Failure::Usage(error)) => {
-            eprintln!("holdfast: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    let (error, code) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Runtime(error)) => (error, 1),
+        Err(Failure::Usage(error)) => (error, 2),
+    };
+    // Some errors quote a server.
+    eprintln!("holdfast: {}", terminal::plain(&format!("{error:#}")));
+    ExitCode::from(code)
 }

@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::Failure;
 use super::client::{Asked, Client, Outcome, reissue};
+use super::terminal::plain;
 use crate::wire::object::RawObject;
 
 mod answers;
@@ -22,7 +23,6 @@ mod prompt;
 mod show;
 
 use answers::Answers;
-use show::plain;
 
 /// Rounds after which a server that asks and asks is left alone. Other clients stop after ten.
 const ROUNDS_MAX: u32 = 32;

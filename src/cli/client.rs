@@ -24,6 +24,9 @@ use crate::wire::{header, modern};
 /// The largest message that is read: a person's terminal takes no more.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
+/// From which level log messages are asked for: what a person may want to know while a tool runs.
+const LOG_LEVEL: &str = "info";
+
 /// A client of one server.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -86,6 +89,7 @@ impl Client {
             modern::META_CLIENT_INFO: {"name": "holdfast", "version": env!("CARGO_PKG_VERSION")},
             modern::META_CLIENT_CAPABILITIES: self.capabilities,
             modern::META_PROGRESS_TOKEN: id,
+            modern::META_LOG_LEVEL: LOG_LEVEL,
         });
         params.insert("_meta".to_owned(), meta);
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

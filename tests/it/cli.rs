@@ -223,3 +223,38 @@ async fn an_error_of_the_tool_is_an_error_of_the_call() {
     );
     stage.ends().await;
 }
+
+#[tokio::test]
+async fn a_person_hears_what_the_server_logs() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("talks", |call| async move {
+        call.log("debug", "of no interest").await;
+        call.log("warning", "mind the \u{1b}[2Jgap").await;
+        Ending::text("done")
+    });
+    let called = call(&stage, &["talks"]).await;
+    assert_eq!(code(&called), 0, "{}", err(&called));
+    assert!(
+        err(&called).contains("[warning] mind the"),
+        "{}",
+        err(&called)
+    );
+    assert!(!err(&called).contains("of no interest"));
+    assert!(!err(&called).contains('\u{1b}'));
+    let quiet = call(&stage, &["talks", "--quiet"]).await;
+    assert_eq!((code(&quiet), err(&quiet)), (0, ""));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn an_error_that_quotes_the_server_is_plain_text() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("swears", |_| async move {
+        Ending::Error(json!({"code": -32000, "message": "\u{1b}]0;owned\u{7}no"}))
+    });
+    let called = call(&stage, &["swears"]).await;
+    assert_eq!(code(&called), 1);
+    assert!(err(&called).contains("owned"), "{}", err(&called));
+    assert!(!err(&called).contains(['\u{1b}', '\u{7}']));
+    stage.ends().await;
+}

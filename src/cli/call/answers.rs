@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::ByKey;
 use super::form::{Ask, Question};
-use super::show::plain;
+use crate::cli::terminal::plain;
 use crate::translate::input_response;
 
 /// What can be answered without asking anybody.
@@ -35,15 +35,17 @@ impl Answers {
         question: &Question,
         rejected: Option<&str>,
     ) -> anyhow::Result<Option<Value>> {
-        if matches!(question.ask, Ask::Roots) {
-            return Ok(Some(json!({"roots": self.roots})));
-        }
-        let Some(given) = self.by_key.get(key) else {
+        let is_roots = matches!(question.ask, Ask::Roots);
+        let given = self.by_key.get(key);
+        if given.is_none() && !is_roots {
             return Ok(None);
-        };
+        }
         if let Some(why) = rejected {
             bail!("the answer to {key:?} was not taken: {}", plain(why));
         }
+        let Some(given) = given.filter(|_| !is_roots) else {
+            return Ok(Some(json!({"roots": self.roots})));
+        };
         let response = response(given, question);
         let raw = serde_json::value::to_raw_value(&response)?;
         input_response::check(question.kind, question.params.as_deref(), &raw)
@@ -119,6 +121,10 @@ mod tests {
         let question = question(r#"{"a":{"type":"boolean"}}"#);
         assert!(answers.prepared("k", &question, Some("too late")).is_err());
         assert!(answers.prepared("x", &question, None).unwrap().is_none());
+        let roots = Question::parse(serde_json::from_str(r#"{"method":"roots/list"}"#).unwrap());
+        let roots = roots.unwrap();
+        assert!(answers.prepared("roots", &roots, None).unwrap().is_some());
+        assert!(answers.prepared("roots", &roots, Some("no")).is_err());
     }
 
     #[test]

@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::form::{Ask, Choice, Field, Input, Question};
-use super::show::plain;
+use crate::cli::terminal::{line, plain};
 use crate::translate::input_response;
+
+/// The choice of giving no value for an optional property.
+const LEFT_OUT: &str = "(left out)";
 
 /// What a person wants to do about a question.
 #[derive(Clone, Copy)]
@@ -37,12 +40,12 @@ pub(super) fn ask(key: &str, question: &Question, rejected: Option<&str>) -> any
     if let Some(why) = rejected {
         eprintln!("The last answer was not taken: {}", plain(why));
     }
-    eprintln!("\n[{}] {}", plain(key), plain(&question.message));
+    eprintln!("\n[{}] {}", line(key), plain(&question.message));
     let answer = match &question.ask {
         Ask::Visit(url) => {
             eprintln!(
                 "Open this address yourself if you trust it:\n  {}",
-                plain(url)
+                line(url)
             );
             "I have been there"
         }
@@ -82,9 +85,10 @@ fn fill(fields: &[Field]) -> Result<Map<String, Value>, InquireError> {
 
 /// The value of a field; nothing for an optional one that was left out.
 fn value(field: &Field) -> Result<Option<Value>, InquireError> {
-    let title = format!("{}:", plain(&field.title));
+    let title = format!("{}:", line(&field.title));
     let help = help(field);
     match &field.input {
+        Input::YesOrNo if !field.is_required => yes_no_or_nothing(field, &title, &help),
         Input::YesOrNo => {
             let mut confirm = Confirm::new(&title).with_help_message(&help);
             confirm.default = field.default.as_ref().and_then(Value::as_bool);
@@ -96,12 +100,32 @@ fn value(field: &Field) -> Result<Option<Value>, InquireError> {
     }
 }
 
+/// A confirmation that may be left out, which is neither yes nor no.
+fn yes_no_or_nothing(
+    field: &Field,
+    title: &str,
+    help: &str,
+) -> Result<Option<Value>, InquireError> {
+    let choices = ["Yes", "No", LEFT_OUT];
+    let suggested = match field.default.as_ref().and_then(Value::as_bool) {
+        Some(true) => 0,
+        Some(false) => 1,
+        None => 2,
+    };
+    let chosen = Select::new(title, choices.to_vec())
+        .with_starting_cursor(suggested)
+        .with_help_message(help)
+        .without_filtering()
+        .raw_prompt()?;
+    Ok([Some(true.into()), Some(false.into()), None][chosen.index].clone())
+}
+
 fn help(field: &Field) -> String {
-    let words = field.help.as_deref().map(plain).unwrap_or_default();
+    let words = field.help.as_deref().map(line).unwrap_or_default();
     let skip = if field.is_required {
         ""
     } else {
-        " (may be left empty)"
+        " (may be left out)"
     };
     format!("{words}{skip} Esc cancels.")
         .trim_start()
@@ -157,8 +181,8 @@ struct Shown<'a>(Option<&'a Choice>);
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(choice) => formatter.write_str(&plain(&choice.title)),
-            None => formatter.write_str("(none)"),
+            Some(choice) => formatter.write_str(&line(&choice.title)),
+            None => formatter.write_str(LEFT_OUT),
         }
     }
 }
