@@ -13,12 +13,16 @@ impl Call {
     /// The server's own end of the call. A question it left open is its own business, but the session is not
     /// used again: nobody knows whether it still waits.
     pub(super) fn complete(&mut self, reply: Reply) {
-        let fate = if self.questions.is_empty() {
+        self.finish(reply, self.fate());
+    }
+
+    /// What becomes of the session when the server ends the call now.
+    pub(super) fn fate(&self) -> SessionFate {
+        if self.questions.is_empty() {
             SessionFate::Reuse
         } else {
             SessionFate::Retire
-        };
-        self.finish(reply, fate);
+        }
     }
 
     /// Ends the call from this side: the server is told, so that it too can let go.

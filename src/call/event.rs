@@ -32,6 +32,8 @@ pub enum Origin {
     Exchange,
     /// The session's general stream, while the call has the session for itself.
     Session,
+    /// The same, before the call's own request went up: it was caused by something else.
+    Stray,
 }
 
 /// Something that happened to a call.

@@ -74,6 +74,8 @@ pub struct Call {
     /// The server works on the request, or waits for answers.
     pub(super) is_upstream_live: bool,
     pub(super) reruns: u32,
+    /// A visit that the server wanted before it runs the request was not accepted: running anew would only ask again.
+    pub(super) is_declined: bool,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -95,6 +97,7 @@ impl Call {
             grace: None,
             is_upstream_live: true,
             reruns: 0,
+            is_declined: false,
             actions: VecDeque::new(),
         }
     }
@@ -178,7 +181,7 @@ impl Call {
         }
         match message {
             Message::Request { id, method, params } => match ServerId::new(id) {
-                Some(id) => self.on_request(now, id, &method, params),
+                Some(id) => self.on_request(now, origin, id, &method, params),
                 None => tracing::warn!("a server request without a usable id is ignored"),
             },
             Message::Notification { method, params } => self.on_notification(now, &method, params),
@@ -196,7 +199,14 @@ impl Call {
         }
     }
 
-    fn on_request(&mut self, now: Moment, id: ServerId, method: &str, params: Option<&RawValue>) {
+    fn on_request(
+        &mut self,
+        now: Moment,
+        origin: Origin,
+        id: ServerId,
+        method: &str,
+        params: Option<&RawValue>,
+    ) {
         if method == legacy::PING {
             return self.tell(jsonrpc::result(&id, "{}"));
         }
@@ -245,7 +255,10 @@ impl Call {
                 "too many questions are open at once",
             );
         }
-        if let Some(response) = self.supplied_answer(&request) {
+        // What was there before the request cannot be what its answers were brought along for.
+        if origin != Origin::Stray
+            && let Some(response) = self.supplied_answer(&request)
+        {
             return self.take_answer_of(&id, request.kind, &response);
         }
         self.questions.open(Some(id), request);
@@ -339,6 +352,9 @@ impl Call {
         if !self.spec.capabilities.has(Capability::ElicitationUrl) {
             return self.complete(missing(Capability::ElicitationUrl));
         }
+        if requests.len() > self.limits.questions_max {
+            return self.complete(failed("the server asks for too many visits at once", false));
+        }
         if self.is_parked() {
             // Its client is being asked something else and cannot be asked this on top.
             return self.complete(failed(
@@ -352,12 +368,14 @@ impl Call {
                 false,
             ));
         }
+        let fate = self.fate();
         self.questions.take_all();
         for request in requests {
             self.questions.open(None, request);
         }
         self.is_upstream_live = false;
-        self.actions.push_back(Action::Release(SessionFate::Reuse));
+        self.is_declined = false;
+        self.actions.push_back(Action::Release(fate));
         self.ask(now, seal);
     }
 

@@ -20,15 +20,6 @@ use crate::wire::jsonrpc::{self, ServerId, UpstreamId};
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
-/// What became of the answers of one re-issue.
-#[derive(Default)]
-struct Taken {
-    /// An answer, or a refusal of ours, went to the server: it goes on.
-    any: bool,
-    /// A question of error −32042 was not accepted: running anew would only ask again.
-    declined: bool,
-}
-
 impl Call {
     pub(super) fn on_reissue(
         &mut self,
@@ -54,15 +45,16 @@ impl Call {
                 self.grace = None;
                 self.legs.push(leg);
                 self.tell_progress();
-                let taken = self.take_answers(&answers.responses);
+                let goes_on = self.take_answers(&answers.responses);
                 self.spec.capabilities = answers.capabilities;
-                self.go_on(now, &taken, answers.rerun_id, seal);
+                self.go_on(now, goes_on, answers.rerun_id, seal);
             }
         }
     }
 
-    fn take_answers(&mut self, responses: &RawObject<'_>) -> Taken {
-        let mut taken = Taken::default();
+    /// Whether an answer, or a refusal of ours, went to the server: it goes on then.
+    fn take_answers(&mut self, responses: &RawObject<'_>) -> bool {
+        let mut goes_on = false;
         for question in self.questions.take_shown() {
             let Some(response) = responses.member(&question.key) else {
                 self.ask_again(question, "no answer was given");
@@ -70,10 +62,10 @@ impl Call {
             };
             let params = question.request.params.as_deref();
             match input_response::check(question.request.kind, params, response) {
-                Ok(()) => self.take_answer(question, response, &mut taken),
+                Ok(()) => goes_on |= self.take_answer(question, response),
                 Err(Rejection::BadSchema(why)) => {
                     // The server's fault: its question cannot be validated, so it cannot be answered.
-                    taken.any = true;
+                    goes_on = true;
                     if let Some(id) = &question.id {
                         let refusal = ErrorObject::new(error::INVALID_PARAMS, why);
                         self.tell(jsonrpc::error(id, &refusal));
@@ -85,17 +77,16 @@ impl Call {
                 }
             }
         }
-        taken
+        goes_on
     }
 
-    fn take_answer(&mut self, question: Question, response: &RawValue, taken: &mut Taken) {
-        match question.id {
-            Some(id) => {
-                taken.any = true;
-                self.take_answer_of(&id, question.request.kind, response);
-            }
-            None => taken.declined |= !input_response::is_accepted(response),
+    /// Whether it went to the server. To questions of error −32042 nobody listens: they are kept in mind.
+    fn take_answer(&mut self, question: Question, response: &RawValue) -> bool {
+        match &question.id {
+            Some(id) => self.take_answer_of(id, question.request.kind, response),
+            None => self.is_declined |= !input_response::is_accepted(response),
         }
+        question.id.is_some()
     }
 
     /// Sends an answer up; roots are kept for a server that asks for them again within this call.
@@ -134,13 +125,13 @@ impl Call {
         self.questions.keep(question);
     }
 
-    fn go_on(&mut self, now: Moment, taken: &Taken, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
+    fn go_on(&mut self, now: Moment, goes_on: bool, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
             if !self.is_upstream_live {
-                self.run_anew(taken.declined, rerun_id);
+                self.run_anew(rerun_id);
             }
-        } else if taken.any {
+        } else if goes_on {
             // The server may ask more now that it was answered: one round for all of it.
             self.run(now);
             self.gather(now);
@@ -149,8 +140,8 @@ impl Call {
         }
     }
 
-    fn run_anew(&mut self, declined: bool, id: Option<UpstreamId>) {
-        if declined {
+    fn run_anew(&mut self, id: Option<UpstreamId>) {
+        if self.is_declined {
             return self.finish(self.declined(), SessionFate::Reuse);
         }
         let Some(id) = id else {

@@ -34,7 +34,11 @@ impl Reply {
             Self::Error(error) => {
                 error.message.len() + error.data.as_deref().map_or(0, |data| data.get().len())
             }
-            Self::Challenge(challenge) => challenge.www_authenticate.len(),
+            Self::Challenge(challenge) => challenge
+                .www_authenticate
+                .iter()
+                .map(|value| value.len())
+                .sum(),
         }
     }
 }

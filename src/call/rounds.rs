@@ -4,7 +4,7 @@
 //! its state. The same answers again join the running leg or get the remembered reply; other answers are
 //! refused, since the first ones may have reached the server (DESIGN.md, invariant 3).
 
-use super::reply::Reply;
+use super::reply::{Reply, failed};
 
 /// Counts the `InputRequiredResult`s of a call; 0 before the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,18 @@ impl Rounds {
     }
 
     /// Takes note of how the call ended.
+    ///
+    /// A challenge concerns the credentials of one leg: repeated to a client that has renewed them meanwhile, it
+    /// would send that client round in circles. What repeats are told is that the call is over.
     pub fn finish(&mut self, reply: &Reply) {
+        let over;
+        let reply = match reply {
+            Reply::Challenge(_) => {
+                over = failed("the server refused the credentials of the answer", true);
+                &over
+            }
+            Reply::Result(_) | Reply::Error(_) => reply,
+        };
         let is_open = self.open > Round::default()
             && self.answered.is_none_or(|(round, _)| round < self.open);
         if is_open {
@@ -107,9 +118,12 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
 
     use super::*;
+    use crate::call::AuthChallenge;
 
     const A: AnswersDigest = AnswersDigest([1; 16]);
     const B: AnswersDigest = AnswersDigest([2; 16]);
@@ -150,6 +164,22 @@ mod tests {
         assert_eq!(shown(rounds.judge(Round(1), B)), "gave up");
         assert_eq!(shown(rounds.judge(Round(1), B)), "gave up");
         assert_eq!(shown(rounds.judge(Round(1), A)), "Answered");
+    }
+
+    #[test]
+    fn a_challenge_is_not_repeated() {
+        let mut rounds = Rounds::default();
+        rounds.ask(&reply("question"));
+        assert_eq!(shown(rounds.judge(Round(1), A)), "Fresh");
+        rounds.finish(&Reply::Challenge(Arc::new(AuthChallenge {
+            forbidden: false,
+            www_authenticate: Vec::new(),
+        })));
+        let again = rounds.judge(Round(1), A);
+        assert!(
+            matches!(again, Verdict::Replay(Reply::Error(_))),
+            "{again:?}"
+        );
     }
 
     #[test]

@@ -188,6 +188,15 @@ fn summary(reply: &Reply) -> String {
 }
 
 const DONE: &str = r#"{"jsonrpc":"2.0","id":7,"result":{"content":[]}}"#;
+/// Error −32042 that wants `count` visits.
+fn visits(id: u64, count: usize) -> String {
+    let visit = r#"{"mode":"url","message":"m","url":"https://e.x/","elicitationId":"1"}"#;
+    let visits = vec![visit; count].join(",");
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32042,"message":"m","data":{{"elicitations":[{visits}]}}}}}}"#
+    )
+}
+
 const YES: &str = r#"{"a":{"action":"accept","content":{"a":true}}}"#;
 
 #[test]
@@ -291,17 +300,54 @@ fn a_server_that_gives_up_leaves_its_result_for_the_late_answer() {
 
 #[test]
 fn a_visit_first_means_a_fresh_run_after_it() {
-    const VISIT: &str = r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"mode":"url","message":"m","url":"https://e.x/","elicitationId":"1"}]}}}"#;
     let mut bench = Bench::new(Method::ToolsCall, ALL);
-    bench.server(VISIT);
+    bench.server(&visits(7, 1));
     bench.did(&["reuse", "reply 1 asks elicitation as 1 rerun"]);
     bench.reissues(1, r#"{"elicitation":{"action":"accept"}}"#);
     bench.did(&["start"]);
     assert_eq!(bench.call.id(), UpstreamId(102));
-    bench.server(&VISIT.replace("\"id\":7", "\"id\":102"));
+    bench.server(&visits(102, 1));
     bench.did(&["reuse", "reply 2 asks elicitation as 2 rerun"]);
     bench.reissues(2, r#"{"elicitation":{"action":"decline"}}"#);
     bench.did(&["reply 3 done", "end"]);
+}
+
+#[test]
+fn a_visit_declined_in_any_round_keeps_the_call_from_running_anew() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.server(&visits(7, 2));
+    bench.did(&["reuse", "reply 1 asks elicitation elicitation_2 as 1 rerun"]);
+    bench.reissues(1, r#"{"elicitation":{"action":"decline"}}"#);
+    bench.did(&["reply 2 asks elicitation_2 as 2 rerun"]);
+    bench.reissues(2, r#"{"elicitation_2":{"action":"accept"}}"#);
+    bench.did(&["reply 3 done", "end"]);
+}
+
+#[test]
+fn visits_are_bounded_and_a_session_with_open_questions_is_not_reused() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.server(&visits(7, 5));
+    bench.did(&["reuse", "reply 1 lost", "end"]);
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.server(&visits(7, 1));
+    bench.did(&["retire", "reply 1 asks elicitation as 1 rerun"]);
+}
+
+#[test]
+fn answers_brought_along_are_for_the_calls_own_questions() {
+    let question = r#"{"jsonrpc":"2.0","id":ID,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"properties":{"a":{"type":"boolean"}}}}}"#;
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.call.spec.supplied = Some(raw(YES));
+    let stray = question.replace("ID", "0");
+    let stray = Message::parse(stray.as_bytes()).unwrap();
+    bench.feed(Event::Server(Origin::Stray, stray));
+    bench.waits();
+    bench.did(&["reply 1 asks a as 1"]);
+    bench.reissues(1, r#"{"a":{"action":"decline"}}"#);
+    bench.did(&["result 0"]);
+    bench.server(&question.replace("ID", "1"));
+    bench.did(&["result 1"]);
 }
 
 #[test]
@@ -359,6 +405,7 @@ enum Step {
     Progress,
     Done,
     Error,
+    Visit,
     Lost,
     Reissue(u32, usize),
     Gone(u64),
@@ -366,12 +413,13 @@ enum Step {
     Abandon,
 }
 
-const ANSWERS: [&str; 5] = [
+const ANSWERS: [&str; 6] = [
     YES,
     "{}",
     r#"{"a":{"action":"accept","content":{"a":"no"}}}"#,
     r#"{"a":{"action":"cancel"},"b":{"action":"accept","content":{"b":false}}}"#,
     r#"{"b":{"action":"decline"},"a_2":{"action":"decline"}}"#,
+    r#"{"elicitation":{"action":"accept"}}"#,
 ];
 
 fn step() -> impl Strategy<Value = Step> {
@@ -381,6 +429,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Progress),
         1 => Just(Step::Done),
         1 => Just(Step::Error),
+        1 => Just(Step::Visit),
         1 => Just(Step::Lost),
         5 => (0..5_u32, 0..ANSWERS.len()).prop_map(|(round, answers)| Step::Reissue(round, answers)),
         2 => (1..8_u64).prop_map(Step::Gone),
@@ -406,8 +455,12 @@ proptest! {
                     r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#
                 )),
                 Step::Progress => bench.server(r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#),
-                Step::Done => bench.server(DONE),
-                Step::Error => bench.server(r#"{"jsonrpc":"2.0","id":7,"error":{"code":-1,"message":"m"}}"#),
+                Step::Done => bench.server(&DONE.replace('7', &bench.call.id().0.to_string())),
+                Step::Error => {
+                    let id = bench.call.id().0;
+                    bench.server(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-1,"message":"m"}}}}"#));
+                }
+                Step::Visit => bench.server(&visits(bench.call.id().0, 1)),
                 Step::Lost => bench.feed(Event::Lost(Loss::Failed { message: "m".into(), may_have_run: true })),
                 Step::Reissue(round, answers) if !bench.call.is_ended() => {
                     bench.reissues(round, ANSWERS[answers]);

@@ -1,36 +1,15 @@
 //! Whether what a client answered fits what a legacy server asked.
 //!
-//! Accepted form content is validated against the question's `requestedSchema`: JSON Schema 2020-12 unless the
-//! schema names another known dialect, `format`s asserted, no network `$ref`, patterns without backtracking,
-//! and schemas bounded in size. What fails is asked again and never reaches the server.
-//! Spec: 2026-07-28 client/elicitation, client/sampling, client/roots; basic/index, "JSON Schema Usage".
+//! Accepted form content is validated against the question's `requestedSchema`. What fails is asked again and
+//! never reaches the server. Spec: 2026-07-28 client/elicitation, client/sampling, client/roots.
 
-use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::input_request::InputKind;
+use super::schema;
+pub use super::schema::{Rejection, check as check_content};
 use crate::wire::object::{self, RawObject};
-
-/// Bounds a schema that is compiled. Forms of the spec are flat; real ones are a few hundred bytes.
-const SCHEMA_BYTES_MAX: usize = 64 << 10;
-
-/// How many violations are told. A person mends one or two at a time.
-const VIOLATIONS_MAX: usize = 5;
-
-/// Why an answer was not taken.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// The answer has not the form that its kind of question wants.
-    #[error("{0}")]
-    Shape(&'static str),
-    /// The content violates the schema; what is wrong, each with its place.
-    #[error("{}", .0.join("; "))]
-    Content(Vec<String>),
-    /// The server's schema cannot be used to validate anything: the server's fault, not the client's.
-    #[error("requestedSchema cannot be used: {0}")]
-    BadSchema(String),
-}
 
 /// Checks `response` against the question of `kind` with `params`.
 ///
@@ -55,27 +34,6 @@ pub fn check(
 pub fn is_accepted(response: &RawValue) -> bool {
     RawObject::of(response)
         .is_ok_and(|members| members.string("action").as_deref() == Some("accept"))
-}
-
-/// Checks form content against a schema, both raw JSON.
-///
-/// # Errors
-/// When the content violates the schema, or the schema is none.
-pub fn check_content(schema: &RawValue, content: &Value) -> Result<(), Rejection> {
-    let validator = compile(schema)?;
-    let violations: Vec<String> = validator
-        .iter_errors(content)
-        .take(VIOLATIONS_MAX)
-        .map(|violation| match violation.instance_path().to_string() {
-            path if path.is_empty() => violation.to_string(),
-            path => format!("{path}: {violation}"),
-        })
-        .collect();
-    if violations.is_empty() {
-        Ok(())
-    } else {
-        Err(Rejection::Content(violations))
-    }
 }
 
 fn elicit_result(
@@ -110,48 +68,7 @@ fn elicit_result(
             .map_err(|_| Rejection::Shape("`content` is nested too deeply"))?,
         Some(_) => return Err(Rejection::Shape("`content` is an object")),
     };
-    check_content(schema, &content)
-}
-
-fn compile(schema: &RawValue) -> Result<Validator, Rejection> {
-    let bad = |why: String| Rejection::BadSchema(why);
-    if schema.get().len() > SCHEMA_BYTES_MAX {
-        return Err(bad(format!("it is larger than {SCHEMA_BYTES_MAX} bytes")));
-    }
-    let schema: Value = serde_json::from_str(schema.get())
-        .map_err(|_| bad("it is nested too deeply".to_owned()))?;
-    jsonschema::options()
-        .with_draft(dialect(&schema)?)
-        .should_validate_formats(true)
-        .with_pattern_options(PatternOptions::regex())
-        .build(&schema)
-        .map_err(|error| bad(error.to_string()))
-}
-
-/// The dialect that a schema names, 2020-12 when it names none.
-fn dialect(schema: &Value) -> Result<Draft, Rejection> {
-    let Some(named) = schema.get("$schema") else {
-        return Ok(Draft::Draft202012);
-    };
-    let name = named.as_str().unwrap_or_default().trim_end_matches('#');
-    let known = [
-        (
-            "https://json-schema.org/draft/2020-12/schema",
-            Draft::Draft202012,
-        ),
-        (
-            "https://json-schema.org/draft/2019-09/schema",
-            Draft::Draft201909,
-        ),
-        ("http://json-schema.org/draft-07/schema", Draft::Draft7),
-        ("http://json-schema.org/draft-06/schema", Draft::Draft6),
-        ("http://json-schema.org/draft-04/schema", Draft::Draft4),
-    ];
-    known
-        .into_iter()
-        .find(|(uri, _)| *uri == name)
-        .map(|(_, draft)| draft)
-        .ok_or_else(|| Rejection::BadSchema(format!("dialect {named} is not supported")))
+    schema::check(schema, &content)
 }
 
 /// `CreateMessageResult`: a role, a model, and content that is a block or a list of blocks.
@@ -278,29 +195,6 @@ mod tests {
         );
         let text = rejected.unwrap_err().to_string();
         assert!(text.contains("/email") && text.contains("/size"), "{text}");
-    }
-
-    #[test]
-    fn a_schema_that_cannot_be_used_is_the_servers_fault() {
-        for schema in [
-            r#"{"type":"nonsense"}"#,
-            r#"{"$schema":"https://example.com/mine"}"#,
-            r#"{"properties":{"a":{"pattern":"("}}}"#,
-            r#"{"$ref":"http://127.0.0.1:9/schema"}"#,
-        ] {
-            let rejected = form(schema, r#"{"action":"accept","content":{"a":"b"}}"#);
-            assert!(
-                matches!(rejected, Err(Rejection::BadSchema(_))),
-                "{schema} {rejected:?}"
-            );
-        }
-        assert!(
-            form(
-                r#"{"$schema":"http://json-schema.org/draft-07/schema#"}"#,
-                r#"{"action":"accept"}"#
-            )
-            .is_ok()
-        );
     }
 
     #[test]

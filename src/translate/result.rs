@@ -68,7 +68,7 @@ pub fn complete(
         match key {
             "resultType" => {}
             "ttlMs" | "cacheScope" if hints.is_some() => {}
-            "_meta" if object::is_object(value) => meta = Some(value),
+            "_meta" => meta = Some(value).filter(|value| object::is_object(value)),
             "tools" if method == Method::ToolsList => {
                 object::push_member(&mut out, key, &without_execution(value));
             }
