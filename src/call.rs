@@ -25,7 +25,7 @@ mod tests;
 
 pub use event::{Action, Answers, Event, Leg, LegId, Origin, SessionFate};
 pub use machine::{Call, CallSpec};
-pub use reply::{AuthChallenge, Loss, Reply, already_answered};
+pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed};
 pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
 
 /// A point in time as the shell counts it: the time since the process started.

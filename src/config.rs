@@ -105,6 +105,8 @@ pub struct Timers {
     pub client_read_timeout: Duration,
     /// How long an idle connection of a client is kept.
     pub client_idle: Duration,
+    /// How long a client may take to read more of its response.
+    pub client_write_timeout: Duration,
     /// How often a quiet event stream to a client carries a comment.
     pub keep_alive: Duration,
     /// How long shutdown waits for running and held calls.
@@ -152,6 +154,8 @@ impl Default for Timers {
             client_read_timeout: Duration::from_secs(60),
             // As nginx does (keepalive_timeout 75 s).
             client_idle: Duration::from_secs(75),
+            // As long as a client may take to send.
+            client_write_timeout: Duration::from_secs(60),
             // As the SDK servers do; below the 30 s of the most impatient middleboxes.
             keep_alive: Duration::from_secs(15),
             // Kubernetes kills after 30 s by default.

@@ -35,6 +35,16 @@ impl Drop for GaugeGuard {
     }
 }
 
+/// An error and its causes on one line, for a log line or a terminal.
+#[must_use]
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |cause| cause.source());
+    causes
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(": ")
+}
+
 /// What the process counts. All gauges go back to zero when nothing is going on.
 #[derive(Debug)]
 pub struct Metrics {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
-use crate::call::{AuthChallenge, Leg, LegId, Loss, Reply};
+use crate::call::{AuthChallenge, Leg, LegId, Reply, failed};
 use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
 use crate::hold::driver;
@@ -25,6 +25,9 @@ use crate::wire::modern::Method;
 mod admitted;
 
 pub use admitted::Admitted;
+
+/// Keeps a name that a proxy gives apart from credentials that read the same.
+const NAMED: &[u8] = b"header";
 
 /// The gateway as its front sees it.
 #[derive(Debug)]
@@ -98,14 +101,7 @@ impl Gateway {
             };
         }
         if self.is_draining() {
-            let message = "the gateway is shutting down".to_owned();
-            return Answer::Reply(
-                Loss::Failed {
-                    message,
-                    may_have_run: false,
-                }
-                .into(),
-            );
+            return Answer::Reply(failed("the gateway is shutting down", false));
         }
         if admitted.method == Method::Discover {
             return Answer::Reply(self.backend.discover(&caller).await);
@@ -122,14 +118,17 @@ impl Gateway {
     }
 
     fn caller(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> Result<Caller, Reply> {
-        let credentials = headers.get(AUTHORIZATION).cloned();
-        let named_by = match &self.principal {
-            PrincipalSource::Authorization => credentials.as_ref(),
-            PrincipalSource::Header(name) => headers.get(name),
+        let credentials = only(headers, &AUTHORIZATION)?;
+        let authorized = |value: &HeaderValue| Principal::Known(Binding::of(&[value.as_bytes()]));
+        let named = match &self.principal {
+            PrincipalSource::Authorization => None,
+            PrincipalSource::Header(name) => only(headers, name)?
+                .map(|value| Principal::Known(Binding::of(&[NAMED, value.as_bytes()]))),
         };
-        let principal = named_by.map_or(Principal::Anonymous, |value| {
-            Principal::Known(Binding::of(&[value.as_bytes()]))
-        });
+        // Without the proxy's word, credentials still tell callers apart.
+        let principal = named
+            .or_else(|| credentials.map(authorized))
+            .unwrap_or(Principal::Anonymous);
         let is_anonymous = principal == Principal::Anonymous;
         if is_anonymous && self.anonymous == Anonymous::Refuse {
             let www_authenticate = vec![Box::from(&b"Bearer"[..])];
@@ -144,7 +143,7 @@ impl Gateway {
                 principal,
                 capabilities: admitted.capabilities.clone(),
             },
-            credentials,
+            credentials: credentials.cloned(),
             isolated: is_anonymous && self.anonymous == Anonymous::Isolated,
         })
     }
@@ -200,6 +199,19 @@ impl Gateway {
         self.backend
             .resume(state, self.leg(admitted), caller, responses, rerun)
             .await
+    }
+}
+
+/// The one value of a header that says who a caller is. Of two nobody knows which to believe: one may be the
+/// client's own, the other a proxy's.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h HeaderValue>, Reply> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (first, None) => Ok(first),
+        (_, Some(_)) => Err(Reply::error(ErrorObject::new(
+            error::INVALID_REQUEST,
+            format!("header {name} is given twice"),
+        ))),
     }
 }
 

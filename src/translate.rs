@@ -11,3 +11,4 @@ pub mod input_response;
 pub mod notification;
 pub mod request;
 pub mod result;
+pub mod schema;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::call::{AuthChallenge, Loss};
+use crate::observe::chain;
 
 pub mod streamable_http;
 
@@ -75,13 +76,4 @@ impl UpstreamError {
             may_have_run: self.may_have_run(),
         }
     }
-}
-
-/// An error and its causes on one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |cause| cause.source());
-    causes
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::event::{Action, SessionFate};
 use super::machine::{Call, Phase};
-use super::reply::Reply;
+use super::reply::{Reply, failed};
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
 
@@ -25,6 +25,11 @@ impl Call {
         }
     }
 
+    /// Ends the call because something here did not go on; see [`Call::abandon`].
+    pub(super) fn give_up(&mut self, why: &str) {
+        self.abandon(failed(why, self.has_departed));
+    }
+
     /// Ends the call from this side: the server is told, so that it too can let go.
     pub(super) fn abandon(&mut self, reply: Reply) {
         for question in self.questions.take_all() {
@@ -32,7 +37,7 @@ impl Call {
                 self.tell(answer);
             }
         }
-        if self.is_upstream_live {
+        if self.has_departed {
             let reason = match &reply {
                 Reply::Error(error) => error.message.as_str(),
                 Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",

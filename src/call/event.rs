@@ -1,11 +1,14 @@
 //! What happens to a call, and what it wants done.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::reply::{Loss, Reply};
 use super::rounds::{AnswersDigest, Round};
 use crate::translate::capability::ClientCapabilities;
+use crate::translate::discover::ServerIdentity;
 use crate::wire::jsonrpc::{Message, UpstreamId};
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
@@ -39,6 +42,10 @@ pub enum Origin {
 /// Something that happened to a call.
 #[derive(Debug)]
 pub enum Event<'a> {
+    /// The call has got a session with this server: at its start, and again when it runs anew.
+    Leased(Arc<ServerIdentity>),
+    /// Its request went up.
+    Departed,
     /// The server sent a message.
     Server(Origin, Message<'a>),
     /// The exchange ended without a final response.

@@ -33,8 +33,6 @@ pub struct CallSpec {
     pub method: Method,
     /// What the client can be asked.
     pub capabilities: ClientCapabilities,
-    /// Who the server is; known once a session is leased.
-    pub identity: Arc<ServerIdentity>,
     /// Caching hints of its result, where the method has them.
     pub hints: Option<CacheHints>,
     /// The raw `inputResponses` that its first leg already brought.
@@ -71,8 +69,12 @@ pub struct Call {
     pub(super) progress: Option<Box<RawValue>>,
     /// Until when a call without a leg waits for a repeat.
     pub(super) grace: Option<Moment>,
-    /// The server works on the request, or waits for answers.
+    /// Who the server is; known once a session is leased.
+    pub(super) identity: Arc<ServerIdentity>,
+    /// The call has a session, on which the server works on the request or waits for answers.
     pub(super) is_upstream_live: bool,
+    /// The request went up: the server may have started it.
+    pub(super) has_departed: bool,
     pub(super) reruns: u32,
     /// A visit that the server wanted before it runs the request was not accepted: running anew would only ask again.
     pub(super) is_declined: bool,
@@ -80,7 +82,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call whose request is about to go up on behalf of its first leg.
+    /// A call that is made on behalf of its first leg; it has no session yet.
     #[must_use]
     pub fn new(spec: CallSpec, limits: Arc<CallLimits>, leg: Leg, now: Moment) -> Self {
         let silent_until = now + limits.upstream_silence_max;
@@ -95,7 +97,9 @@ impl Call {
             roots: None,
             progress: None,
             grace: None,
-            is_upstream_live: true,
+            identity: Arc::default(),
+            is_upstream_live: false,
+            has_departed: false,
             reruns: 0,
             is_declined: false,
             actions: VecDeque::new(),
@@ -159,6 +163,12 @@ impl Call {
             return;
         }
         match event {
+            Event::Leased(identity) => {
+                self.identity = identity;
+                self.is_upstream_live = true;
+                self.run(now);
+            }
+            Event::Departed => self.has_departed = true,
             Event::Server(origin, message) => self.on_server(now, origin, message, seal),
             // What may have run may still be running: the server is told, for what that is worth.
             Event::Lost(
@@ -171,7 +181,7 @@ impl Call {
             Event::Reissue(leg, answers) => self.on_reissue(now, leg, answers, seal),
             Event::LegGone(leg) => self.on_leg_gone(now, leg),
             Event::Timer => self.on_timer(now, seal),
-            Event::Abandon(why) => self.abandon(failed(why, true)),
+            Event::Abandon(why) => self.give_up(why),
         }
     }
 
@@ -335,10 +345,10 @@ impl Call {
         // schema wants the hints on every complete result (server/utilities/caching). So: stale at once.
         let stale = self.rounds.was_asked().then(CacheHints::default);
         let hints = self.spec.hints.map(|hints| stale.unwrap_or(hints));
-        let info = self.spec.identity.server_info.as_deref();
+        let info = self.identity.server_info.as_deref();
         let reply = match result::complete(self.spec.method, result, info, hints) {
             Ok(result) => Reply::Result(result.into()),
-            Err(refusal) => failed(&refusal.to_string(), true),
+            Err(refusal) => failed(&refusal.to_string(), self.has_departed),
         };
         self.complete(reply);
     }
@@ -374,6 +384,7 @@ impl Call {
             self.questions.open(None, request);
         }
         self.is_upstream_live = false;
+        self.has_departed = false;
         self.is_declined = false;
         self.actions.push_back(Action::Release(fate));
         self.ask(now, seal);
@@ -389,9 +400,9 @@ impl Call {
         }
         let rerun = !self.is_upstream_live;
         let Some(state) = seal.seal(self.rounds.next(), self.limits.hold_ttl, rerun) else {
-            return self.abandon(failed("the call cannot be held", true));
+            return self.give_up("the call cannot be held");
         };
-        let info = self.spec.identity.server_info.as_deref();
+        let info = self.identity.server_info.as_deref();
         let requests = self.questions.show();
         let rejected = std::mem::take(&mut self.rejected);
         let reply: Bytes = result::input_required(Some(&requests), &state, info, &rejected).into();
@@ -418,21 +429,21 @@ impl Call {
         if self.rounds.was_answered() {
             self.grace = Some(now + self.limits.leg_grace);
         } else {
-            self.abandon(failed("the client went away", true));
+            self.give_up("the client went away");
         }
     }
 
     fn on_timer(&mut self, now: Moment, seal: &dyn Seal) {
         if self.grace.is_some_and(|grace| grace <= now) {
-            return self.abandon(failed("the client went away", true));
+            return self.give_up("the client went away");
         }
         match self.phase {
             Phase::Running { silent_until } if silent_until <= now => {
-                self.abandon(failed("the server did not answer in time", true));
+                self.give_up("the server did not answer in time");
             }
             Phase::Gathering { until, .. } if until <= now => self.ask(now, seal),
             Phase::Parked { until } if until <= now => {
-                self.abandon(failed("nobody answered in time", true));
+                self.give_up("nobody answered in time");
             }
             Phase::Running { .. }
             | Phase::Gathering { .. }

@@ -149,7 +149,6 @@ impl Call {
         };
         self.reruns += 1;
         self.spec.id = id;
-        self.is_upstream_live = true;
         self.actions.push_back(Action::Start);
     }
 
@@ -161,7 +160,7 @@ impl Call {
             return failed(TEXT, false);
         }
         let text = json!({"content": [{"type": "text", "text": TEXT}], "isError": true});
-        let info = self.spec.identity.server_info.as_deref();
+        let info = self.identity.server_info.as_deref();
         serde_json::value::to_raw_value(&text)
             .ok()
             .and_then(|raw| result::complete(Method::ToolsCall, &raw, info, None).ok())

@@ -96,7 +96,8 @@ pub(super) fn missing(capability: Capability) -> Reply {
 }
 
 /// The error of a call that went wrong here; `may_have_run` as in [`Loss::Failed`].
-pub(super) fn failed(message: &str, may_have_run: bool) -> Reply {
+#[must_use]
+pub fn failed(message: &str, may_have_run: bool) -> Reply {
     Loss::Failed {
         message: message.to_owned(),
         may_have_run,

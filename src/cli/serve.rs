@@ -25,6 +25,9 @@ use crate::upstream::streamable_http::TransportLimits;
 /// How often idle sessions and old outcomes are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
 
+/// How long clients may take to hear that their calls were cancelled.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
 /// How long the last farewells to servers may take after the deadline.
 const FAREWELL_MAX: Duration = Duration::from_secs(3);
 
@@ -118,6 +121,7 @@ pub struct Running {
     pub admin: Option<SocketAddr>,
     gateway: Arc<Gateway>,
     backend: Arc<Backend>,
+    terms: Terms,
     deadline: Duration,
 }
 
@@ -141,9 +145,11 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
     let terms = Terms {
         connections_max: settings.limits.connections_max,
         client_idle: settings.timers.client_idle,
+        client_write_timeout: settings.timers.client_write_timeout,
         count: metrics.connections.clone(),
-        tasks: TaskTracker::new(),
+        connections: TaskTracker::new(),
         stop: CancellationToken::new(),
+        cut: CancellationToken::new(),
     };
     let front = Front::terms_of(&settings, address.ip().is_loopback());
     let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
@@ -152,25 +158,21 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         .session_idle
         .min(settings.timers.outcome_ttl)
         / 2;
-    let backend = Arc::new(backend(settings, metrics, &terms));
+    let tasks = TaskTracker::new();
+    let backend = Arc::new(backend(settings, metrics, &tasks, &terms.stop));
     let gateway = Arc::new(Gateway::new(Arc::clone(&backend), principal, anonymous));
     let front = Arc::new(front.before(Arc::clone(&gateway)));
-    terms
-        .tasks
-        .spawn(listen::serve_clients(listener, terms.clone(), front));
+    tasks.spawn(listen::serve_clients(listener, terms.clone(), front));
     let admin = admin.map(|(listener, admin)| {
         // Not counted: whoever reads the metrics would find himself in them.
         let terms = Terms {
             count: Count::default(),
             ..terms.clone()
         };
-        terms
-            .tasks
-            .clone()
-            .spawn(listen::serve_admin(listener, terms, Arc::clone(&gateway)));
+        tasks.spawn(listen::serve_admin(listener, terms, Arc::clone(&gateway)));
         admin
     });
-    terms.tasks.spawn(sweep(
+    tasks.spawn(sweep(
         Arc::clone(&backend),
         sweep_every.clamp(Duration::from_millis(20), SWEEP_MAX),
     ));
@@ -179,11 +181,17 @@ pub async fn start(settings: Settings) -> anyhow::Result<Running> {
         admin,
         gateway,
         backend,
+        terms,
         deadline,
     })
 }
 
-fn backend(settings: Settings, metrics: Arc<Metrics>, terms: &Terms) -> Backend {
+fn backend(
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Backend {
     let limits = settings.call_limits();
     let timers = &settings.timers;
     let pool_settings = PoolSettings {
@@ -203,7 +211,7 @@ fn backend(settings: Settings, metrics: Arc<Metrics>, terms: &Terms) -> Backend 
     let pool = Pool::new(
         settings.backend.legacy,
         pool_settings,
-        terms.tasks.clone(),
+        tasks.clone(),
         Arc::clone(&metrics),
     );
     Backend {
@@ -216,8 +224,8 @@ fn backend(settings: Settings, metrics: Arc<Metrics>, terms: &Terms) -> Backend 
         hints: settings.backend.hints,
         outcome_ttl: timers.outcome_ttl,
         calls: TaskTracker::new(),
-        tasks: terms.tasks.clone(),
-        stop: terms.stop.clone(),
+        tasks: tasks.clone(),
+        stop: stop.clone(),
         metrics,
     }
 }
@@ -236,19 +244,42 @@ async fn sweep(backend: Arc<Backend>, every: Duration) {
 
 impl Running {
     /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
-    /// `hurry` comes, then they are cancelled; all sessions are closed.
+    /// `hurry` comes, then they are cancelled; responses are sent to their end; all sessions are closed.
     pub async fn shutdown(self, hurry: impl Future<Output = ()>) {
+        let (calls, connections) = (&self.backend.calls, &self.terms.connections);
         self.gateway.drain();
-        self.backend.calls.close();
-        tokio::select! {
-            () = self.backend.calls.wait() => {}
-            () = tokio::time::sleep(self.deadline) => tracing::warn!("calls are cancelled at the deadline"),
-            () = hurry => tracing::warn!("calls are cancelled by a second signal"),
-        }
+        let mut time_is_up = std::pin::pin!(async {
+            tokio::select! {
+                () = tokio::time::sleep(self.deadline) => "the deadline",
+                () = hurry => "a second signal",
+            }
+        });
+        calls.close();
+        let is_late = tokio::select! {
+            () = calls.wait() => false,
+            why = time_is_up.as_mut() => {
+                tracing::warn!(why, "calls are cancelled");
+                true
+            }
+        };
         self.backend.stop.cancel();
+        connections.close();
+        let last_words = async {
+            if is_late {
+                tokio::time::sleep(LAST_WORDS_MAX).await;
+            } else {
+                let why = time_is_up.await;
+                tracing::warn!(why, "responses are cut short");
+            }
+        };
+        tokio::select! {
+            () = connections.wait() => {}
+            () = last_words => {}
+        }
+        self.terms.cut.cancel();
         // Calls end first, so that their sessions are closed with the others.
         let farewell = async {
-            self.backend.calls.wait().await;
+            calls.wait().await;
             self.backend.pool.close_all();
             self.backend.tasks.close();
             self.backend.tasks.wait().await;

@@ -198,6 +198,7 @@ overrides!(TimersTable over Timers {
     upstream_idle: Span => upstream_idle = |span: Span| span.0,
     client_read_timeout: Span => client_read_timeout = |span: Span| span.0,
     client_idle: Span => client_idle = |span: Span| span.0,
+    client_write_timeout: Span => client_write_timeout = |span: Span| span.0,
     keep_alive: Span => keep_alive = |span: Span| span.0,
     shutdown_deadline: Span => shutdown_deadline = |span: Span| span.0,
 });

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::error::SendError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -13,7 +13,7 @@ use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
 use super::{Clock, Reissue, leg_channel};
-use crate::call::{CallLimits, Leg, Loss, Reply, already_answered};
+use crate::call::{CallLimits, Leg, Loss, Reply, already_answered, failed};
 use crate::observe::Metrics;
 use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};
 use crate::translate::discover::discover_result;
@@ -54,7 +54,12 @@ pub struct Backend {
 impl Backend {
     /// Answers `server/discover` from a session's `InitializeResult`.
     pub async fn discover(self: &Arc<Self>, caller: &Caller) -> Reply {
-        match self.lease(caller, Method::Discover).await {
+        let _running = self.calls.token();
+        let leased = tokio::select! {
+            () = self.stop.cancelled() => Err(failed("the gateway is shutting down", false)),
+            leased = self.lease(caller, Method::Discover) => leased,
+        };
+        match leased {
             Ok(lease) => Reply::Result(discover_result(lease.identity(), self.hints).into()),
             Err(reply) => reply,
         }
@@ -77,19 +82,11 @@ impl Backend {
             LeaseError::Handshake(HandshakeError::Upstream(error)) => error,
             error => {
                 tracing::warn!(backend = self.name, %error, "no session for a call");
-                return Loss::Failed {
-                    message: error.to_string(),
-                    may_have_run: false,
-                }
-                .into();
+                return failed(&error.to_string(), false);
             }
         };
         match error.into_loss(&self.name) {
-            Loss::Failed { message, .. } => Loss::Failed {
-                message,
-                may_have_run: false,
-            }
-            .into(),
+            Loss::Failed { message, .. } => failed(&message, false),
             challenge @ Loss::Challenge(_) => challenge.into(),
         }
     }
@@ -121,10 +118,9 @@ impl Backend {
                 Found::Outcome(reply) => return Answer::Reply(reply),
                 Found::Answered => return Answer::Reply(already_answered()),
                 Found::Nothing => break,
-                Found::Live(mailbox) => match mailbox.try_send(reissue) {
+                Found::Live(mailbox) => match mailbox.send(reissue).await {
                     Ok(()) => return Answer::of(stream).await,
-                    Err(TrySendError::Closed(back)) => reissue = back,
-                    Err(TrySendError::Full(_)) => return Answer::Reply(crowded()),
+                    Err(SendError(back)) => reissue = back,
                 },
             }
         }
@@ -141,14 +137,4 @@ fn gone() -> Reply {
         )
         .with_data(&json!({"reason": "lost"})),
     )
-}
-
-/// The refusal of one more repeat of a re-issue than a driver has room for.
-fn crowded() -> Reply {
-    let message = "too many repeats of this request wait already".to_owned();
-    Loss::Failed {
-        message,
-        may_have_run: true,
-    }
-    .into()
 }

@@ -15,22 +15,27 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
-use super::order::{Answer, Order, UpstreamRequest};
+use super::order::{Answer, Order, UpstreamRequest, crowded};
 use super::{LegEvent, LegSink, Reissue, leg_channel};
-use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin};
-use crate::observe::GaugeGuard;
+use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin, Reply};
+use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message};
+use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
 
 mod actions;
 mod waits;
 
-use waits::{general_message, in_flight, leg_gone, next_message, next_reissue, sleep_until};
+use waits::{Inputs, leg_gone, next_reissue, sleep_until};
+
+/// Legs that may wait for one call at once. A call has one client: more than a few are repeats.
+const LEGS_MAX: usize = 64;
 
 type Sending = Pin<Box<dyn Future<Output = Sent> + Send>>;
+type Leasing = Pin<Box<dyn Future<Output = Result<Lease, Reply>> + Send>>;
 
 /// A one-way message to the server, and whether the call can go on without it.
 struct Outgoing {
@@ -44,20 +49,45 @@ struct Sent {
     was_needed: bool,
 }
 
+/// What a call has of its server at the moment.
+enum Upstream {
+    /// A session is on its way.
+    Leasing(Leasing),
+    /// It is here; the request waits until the questions that were there before it are answered.
+    Due(Lease),
+    /// The request went up.
+    Open {
+        lease: Lease,
+        exchange: Exchange,
+        /// The server sent something since: it has the request.
+        has_started: bool,
+    },
+    /// Nothing: the call was answered, or ends.
+    Over,
+}
+
+impl Upstream {
+    fn lease(&self) -> Option<&Lease> {
+        match self {
+            Self::Due(lease) | Self::Open { lease, .. } => Some(lease),
+            Self::Leasing(_) | Self::Over => None,
+        }
+    }
+}
+
 struct Driver {
     backend: Arc<Backend>,
     caller: Arc<Caller>,
     call: Call,
     seal: HoldSeal,
     request: UpstreamRequest,
-    lease: Option<Lease>,
-    exchange: Option<Exchange>,
-    /// The request has yet to go up.
-    is_due: bool,
-    /// The server sent something for this request: it has started.
-    has_started: bool,
+    /// From which level the leg that makes the request wants log messages.
+    log_level: Option<LogLevel>,
+    upstream: Upstream,
     /// Its session was replaced once: a server that forgets at once again will not be tried a third time.
     is_replaced: bool,
+    /// A message was not understood: it was said once.
+    has_complained: bool,
     outbox: VecDeque<Outgoing>,
     sending: Option<Sending>,
     /// The leg on whose task the driver runs, with what it has yet to hear.
@@ -70,6 +100,7 @@ struct Driver {
 
 /// What happened next to a call.
 enum Happened {
+    Leased(Result<Lease, Reply>),
     Message(Origin, Bytes),
     ExchangeOver(Option<UpstreamError>),
     Sent(Sent),
@@ -83,18 +114,10 @@ enum Happened {
 ///
 /// Not to be cancelled and resumed: dropping the future means that the client went away.
 pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
-    let lease = match backend.lease(&order.caller, order.method).await {
-        Ok(lease) => lease,
-        Err(reply) => return Answer::Reply(reply),
-    };
-    if let Some(level) = order.leg.log_level {
-        lease.want_logs(level).await;
-    }
-    let mut driver = Driver::new(Arc::clone(backend), order, lease);
-    driver.hear_strays();
+    let mut driver = Driver::new(Arc::clone(backend), order);
     loop {
-        let happened = driver.happens_here().await;
-        driver.apply(happened).await;
+        let happened = driver.happens().await;
+        driver.apply(happened);
         let Some((_, heard)) = &mut driver.first else {
             continue;
         };
@@ -113,7 +136,7 @@ pub async fn make(backend: &Arc<Backend>, order: Order) -> Answer {
 }
 
 impl Driver {
-    fn new(backend: Arc<Backend>, order: Order, lease: Lease) -> Self {
+    fn new(backend: Arc<Backend>, order: Order) -> Self {
         let Order {
             method,
             caller,
@@ -126,92 +149,81 @@ impl Driver {
             id: request.id,
             method,
             capabilities: caller.key.capabilities.clone(),
-            identity: Arc::clone(lease.identity()),
             hints: method.is_cacheable().then_some(backend.hints),
             supplied: responses,
         };
-        let first = Some((leg.id, VecDeque::new()));
+        let (first, log_level) = (Some((leg.id, VecDeque::new())), leg.log_level);
         let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
-        Self {
+        let mut driver = Self {
             seal: HoldSeal::new(&backend, method, caller.key.principal, params),
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
-            exchange: None,
-            is_due: true,
-            lease: Some(lease),
+            upstream: Upstream::Over,
             backend,
             caller,
             call,
             request,
-            has_started: false,
+            log_level,
             is_replaced: false,
+            has_complained: false,
             outbox: VecDeque::new(),
             sending: None,
             first,
             legs: Vec::new(),
             mailbox: None,
             held: None,
-        }
+        };
+        driver.begin();
+        driver
     }
 
-    /// The next thing that happens, on the first leg's own task. Cancel-safe.
-    async fn happens_here(&mut self) -> Happened {
-        let deadline = self
-            .call
-            .deadline()
-            .map(|moment| self.backend.clock.instant(moment));
-        tokio::select! {
-            biased;
-            () = self.backend.stop.cancelled() => Happened::Stop,
-            sent = in_flight(&mut self.sending) => Happened::Sent(sent),
-            happened = next_message(&mut self.exchange) => happened,
-            message = general_message(&mut self.lease) => Happened::Message(Origin::Session, message),
-            () = sleep_until(deadline) => Happened::Timer,
-        }
+    /// Goes for a session; the request goes up when it is there.
+    fn begin(&mut self) {
+        let (backend, caller) = (Arc::clone(&self.backend), Arc::clone(&self.caller));
+        let (method, log_level) = (self.call.method(), self.log_level);
+        self.upstream = Upstream::Leasing(Box::pin(async move {
+            let lease = backend.lease(&caller, method).await?;
+            if let Some(level) = log_level {
+                lease.want_logs(level).await;
+            }
+            Ok(lease)
+        }));
     }
 
-    /// The next thing that happens, on a task of its own. Cancel-safe.
+    /// The next thing that happens. Cancel-safe.
     async fn happens(&mut self) -> Happened {
         let deadline = self
             .call
             .deadline()
             .map(|moment| self.backend.clock.instant(moment));
+        let mut inputs = Inputs::of(&mut self.upstream, &mut self.sending);
+        // Time and clients come before the server: one that never stops talking must not be all that is heard.
         tokio::select! {
             biased;
             () = self.backend.stop.cancelled() => Happened::Stop,
             () = sleep_until(deadline) => Happened::Timer,
             leg = leg_gone(&self.legs) => Happened::LegGone(leg),
             reissue = next_reissue(&mut self.mailbox) => Happened::Reissued(Box::new(reissue)),
-            sent = in_flight(&mut self.sending) => Happened::Sent(sent),
-            happened = next_message(&mut self.exchange) => happened,
-            message = general_message(&mut self.lease) => Happened::Message(Origin::Session, message),
+            happened = inputs.next() => happened,
         }
     }
 
-    async fn apply(&mut self, happened: Happened) {
+    fn apply(&mut self, happened: Happened) {
         match happened {
-            Happened::Message(origin, message) => {
-                self.has_started |= origin == Origin::Exchange;
-                for message in jsonrpc::batch(message) {
-                    match Message::parse(&message) {
-                        Ok(message) => self.feed(Event::Server(origin, message)),
-                        Err(error) => {
-                            let backend = self.backend.name.as_str();
-                            tracing::warn!(backend, %error, "a message of the server is not understood");
-                        }
-                    }
-                }
+            Happened::Leased(Ok(lease)) => self.leased(lease),
+            Happened::Leased(Err(reply)) => {
+                self.upstream = Upstream::Over;
+                self.feed(Event::Refused(reply));
             }
-            Happened::ExchangeOver(Some(UpstreamError::SessionGone))
-                if !self.has_started && !self.is_replaced =>
-            {
-                self.replace_session().await;
-            }
-            Happened::ExchangeOver(error) => self.lose(error.unwrap_or(UpstreamError::Ended)),
+            Happened::Message(origin, message) => self.hear(origin, message),
+            Happened::ExchangeOver(error) => self.exchange_over(error),
             Happened::Sent(Sent { result, was_needed }) => {
                 self.sending = None;
                 match result {
                     Err(error) if was_needed => self.lose(error),
-                    Err(error) => tracing::debug!(%error, "the server did not take a courtesy"),
+                    Err(error) => {
+                        let error = chain(&error);
+                        tracing::debug!(error, "the server did not take a courtesy");
+                    }
                     Ok(()) => {}
                 }
             }
@@ -223,20 +235,93 @@ impl Driver {
             Happened::Timer => self.feed(Event::Timer),
             Happened::Stop => self.feed(Event::Abandon("the gateway is shutting down")),
         }
-        if self.carry_out() {
-            self.start_anew().await;
+        self.carry_out();
+    }
+
+    /// Takes in the questions that waited on the session; unless they have to be answered first, the request goes
+    /// up next.
+    fn leased(&mut self, mut lease: Lease) {
+        let strays = lease.take_strays();
+        self.feed(Event::Leased(Arc::clone(lease.identity())));
+        self.upstream = Upstream::Due(lease);
+        for stray in strays {
+            self.hear(Origin::Stray, stray);
         }
+    }
+
+    fn hear(&mut self, origin: Origin, message: Bytes) {
+        if let Upstream::Open { has_started, .. } = &mut self.upstream {
+            *has_started = true;
+            // It will not be sent again, and may be large.
+            self.request.body = Bytes::new();
+        }
+        for message in jsonrpc::batch(message) {
+            match Message::parse(&message) {
+                Ok(message) => self.feed(Event::Server(origin, message)),
+                Err(error) => self.misheard(&message, &error),
+            }
+        }
+    }
+
+    /// Nonsense is passed over, unless it is the answer that the call waits for.
+    fn misheard(&mut self, message: &[u8], error: &jsonrpc::NotAMessage) {
+        let backend = self.backend.name.as_str();
+        if std::mem::replace(&mut self.has_complained, true) {
+            tracing::debug!(backend, %error, "a message of the server is not understood");
+        } else {
+            tracing::warn!(backend, %error, "a message of the server is not understood");
+        }
+        let members = RawObject::parse(message).unwrap_or_default();
+        let is_answer = members
+            .member("id")
+            .is_some_and(|id| self.call.id().matches(id))
+            && members.member("method").is_none();
+        if is_answer {
+            self.feed(Event::Lost(Loss::Failed {
+                message: "the server's answer is not understood".to_owned(),
+                may_have_run: true,
+            }));
+        }
+    }
+
+    fn exchange_over(&mut self, error: Option<UpstreamError>) {
+        if matches!(error, Some(UpstreamError::SessionGone))
+            && !self.is_replaced
+            && let Upstream::Open {
+                lease,
+                has_started: false,
+                ..
+            } = &self.upstream
+        {
+            // The server refused the request unread because it has forgotten the session: the same request goes
+            // up once more, on another one. What it sent before is nothing, so nothing can happen twice.
+            lease.mark_gone();
+            tracing::debug!(
+                backend = self.backend.name,
+                "a forgotten session is replaced"
+            );
+            self.is_replaced = true;
+            return self.begin();
+        }
+        self.lose(error.unwrap_or(UpstreamError::Ended));
     }
 
     /// The call cannot go on. What is known of its request beats what the error alone can say.
     fn lose(&mut self, error: UpstreamError) {
-        let was_sent = self.exchange.as_ref().is_some_and(Exchange::was_sent);
+        let (was_sent, has_started) = match &self.upstream {
+            Upstream::Open {
+                exchange,
+                has_started,
+                ..
+            } => (exchange.was_sent(), *has_started),
+            Upstream::Leasing(_) | Upstream::Due(_) | Upstream::Over => (false, false),
+        };
         let loss = match error.into_loss(&self.backend.name) {
             Loss::Failed {
                 message,
                 may_have_run,
             } => {
-                let may_have_run = self.has_started || (was_sent && may_have_run);
+                let may_have_run = has_started || (was_sent && may_have_run);
                 Loss::Failed {
                     message,
                     may_have_run,
@@ -252,21 +337,6 @@ impl Driver {
             .handle(self.backend.clock.now(), event, &self.seal);
     }
 
-    /// Takes in the questions that waited on the session, then starts.
-    fn hear_strays(&mut self) {
-        let strays = self
-            .lease
-            .as_mut()
-            .map(Lease::take_strays)
-            .unwrap_or_default();
-        for stray in strays {
-            if let Ok(message) = Message::parse(&stray) {
-                self.feed(Event::Server(Origin::Session, message));
-            }
-        }
-        self.carry_out();
-    }
-
     fn reissue(&mut self, reissue: Reissue) {
         let Reissue {
             leg,
@@ -277,9 +347,15 @@ impl Driver {
             caller,
             sink,
         } = reissue;
+        if self.legs.len() >= LEGS_MAX {
+            // Without a receiver its client has gone.
+            let _ = sink.reply.send(crowded());
+            return;
+        }
         self.legs.push((leg.id, sink));
         self.caller = caller;
-        if let Some(lease) = &self.lease {
+        self.log_level = leg.log_level;
+        if let Some(lease) = self.upstream.lease() {
             lease.renew(&self.caller);
         }
         let responses = RawObject::parse(&responses).unwrap_or_default();
@@ -295,37 +371,6 @@ impl Driver {
         self.feed(Event::Reissue(leg, answers));
         if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
             self.request = request;
-        }
-    }
-
-    /// The server refused the request unread because it has forgotten the session: the same request goes up
-    /// once more, on another one. What it sent before is nothing, so nothing can happen twice.
-    async fn replace_session(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.mark_gone();
-        }
-        self.exchange = None;
-        self.is_replaced = true;
-        if self.start_anew().await {
-            tracing::debug!(
-                backend = self.backend.name,
-                "a forgotten session is replaced"
-            );
-        }
-    }
-
-    async fn start_anew(&mut self) -> bool {
-        match self.backend.lease(&self.caller, self.call.method()).await {
-            Ok(lease) => {
-                self.exchange = Some(lease.request(self.request.body.clone()));
-                self.lease = Some(lease);
-                true
-            }
-            Err(reply) => {
-                self.feed(Event::Refused(reply));
-                self.carry_out();
-                false
-            }
         }
     }
 
@@ -353,7 +398,7 @@ impl Driver {
     async fn run(mut self) {
         while !self.call.is_ended() {
             let happened = self.happens().await;
-            self.apply(happened).await;
+            self.apply(happened);
         }
     }
 }

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{LegEvent, LegStream};
-use crate::call::{Leg, Loss, Reply};
+use crate::call::{Leg, Reply, failed};
 use crate::session::Caller;
+use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::Method;
 
@@ -64,9 +65,13 @@ impl Answer {
 
 /// The reply of a leg whose call went down with whatever carried it.
 pub(super) fn lost(message: &str) -> Reply {
-    Loss::Failed {
-        message: message.to_owned(),
-        may_have_run: true,
-    }
-    .into()
+    failed(message, true)
+}
+
+/// The refusal of one more repeat of a re-issue than may wait for its call.
+pub(super) fn crowded() -> Reply {
+    Reply::error(ErrorObject::new(
+        error::INTERNAL_ERROR,
+        "too many repeats of this request wait already",
+    ))
 }

@@ -113,7 +113,7 @@ fn request<'a>(
         .member(modern::META_CLIENT_CAPABILITIES)
         .and_then(ClientCapabilities::parse)
         .ok_or_else(|| {
-            invalid("`_meta` lacks the object io.modelcontextprotocol/clientCapabilities")
+            invalid("`_meta` lacks the object io.modelcontextprotocol/clientCapabilities, of 16 KiB at most")
         })?;
     let log_level = log_level(&meta)?;
     let method = method.ok_or_else(|| {

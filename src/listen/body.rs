@@ -10,6 +10,7 @@ use futures_util::Stream;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use tokio::time::timeout_at;
 
 /// Payloads up to this size are copied behind their envelope and go out in one write; larger ones go out as they
 /// are. One memory page: copying it costs less than a second frame.
@@ -97,7 +98,8 @@ pub(super) async fn read(
     if body.size_hint().lower() > bytes_max as u64 {
         return Err(Unread::TooLarge);
     }
-    let first = match tokio::time::timeout(time, frame(&mut body)).await {
+    let deadline = tokio::time::Instant::now() + time;
+    let first = match timeout_at(deadline, frame(&mut body)).await {
         Ok(first) => first?.unwrap_or_default(),
         Err(_) => return Err(Unread::TooSlow),
     };
@@ -117,7 +119,7 @@ pub(super) async fn read(
         }
         Ok(())
     };
-    match tokio::time::timeout(time, rest).await {
+    match timeout_at(deadline, rest).await {
         Ok(read) => read.map(|()| whole.freeze()),
         Err(_) => Err(Unread::TooSlow),
     }

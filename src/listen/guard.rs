@@ -3,6 +3,7 @@
 //! Spec: 2026-07-28 basic/transports/streamable-http, "Security & Endpoint".
 
 use http::header::{HOST, ORIGIN};
+use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, Uri};
 
 /// What the checks need to know.
@@ -38,16 +39,19 @@ impl Guard {
                     .to_str()
                     .ok()
                     .and_then(|text| text.parse::<Uri>().ok())
-                    .and_then(|uri| uri.host().map(is_loopback_name))
-                    .unwrap_or(false))
+                    .is_some_and(|uri| {
+                        matches!(uri.scheme_str(), Some("http" | "https"))
+                            && uri.authority().is_some_and(is_plain)
+                            && uri.host().is_some_and(is_loopback_name)
+                    }))
     }
 
     fn allows_host(&self, host: &HeaderValue) -> bool {
         let authority = host
             .to_str()
             .ok()
-            .and_then(|text| text.parse::<http::uri::Authority>().ok());
-        authority.is_some_and(|authority| {
+            .and_then(|text| text.parse::<Authority>().ok());
+        authority.filter(is_plain).is_some_and(|authority| {
             let name = authority.host();
             is_loopback_name(name)
                 || self
@@ -56,6 +60,11 @@ impl Guard {
                     .any(|allowed| allowed.eq_ignore_ascii_case(name))
         })
     }
+}
+
+/// Neither header carries a user.
+fn is_plain(authority: &Authority) -> bool {
+    !authority.as_str().contains('@')
 }
 
 fn is_loopback_name(name: &str) -> bool {
@@ -96,6 +105,9 @@ mod tests {
             ("origin", "https://evil.example", false),
             ("origin", "http://localhost.evil.example", false),
             ("origin", "null", false),
+            ("origin", "evil://localhost", false),
+            ("origin", "http://evil@localhost", false),
+            ("host", "evil@localhost", false),
         ] {
             check(&guard, name, value, passes);
         }

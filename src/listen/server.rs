@@ -13,19 +13,17 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::ResponseBody;
 use super::{Front, admin};
-use crate::observe::Count;
+use crate::observe::{Count, chain};
 use crate::route::Gateway;
 
 /// The pause after a failed accept: out of file descriptors is cured by waiting, not by spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// How long connections may take to send what they have when the process stops.
-const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Listens at `address`.
 ///
@@ -44,12 +42,16 @@ pub struct Terms {
     pub connections_max: usize,
     /// How long a connection may be idle, or take for a request head.
     pub client_idle: Duration,
+    /// How long a client may take to read more of its response.
+    pub client_write_timeout: Duration,
     /// Counts them.
     pub count: Count,
     /// Where they run.
-    pub tasks: TaskTracker,
-    /// Cancelled when they have to end.
+    pub connections: TaskTracker,
+    /// Cancelled when no more are accepted; those that are open end with the response they are sending.
     pub stop: CancellationToken,
+    /// Cancelled when they have to end as they are.
+    pub cut: CancellationToken,
 }
 
 /// Serves modern clients until told to stop.
@@ -95,7 +97,7 @@ where
                     serve(stream, terms.clone(), answer.clone()),
                     terms.count.count(),
                 );
-                terms.tasks.spawn(async move {
+                terms.connections.spawn(async move {
                     serving.await;
                     drop((place, counted));
                 });
@@ -115,6 +117,8 @@ where
 {
     // Without it answers of a few bytes may wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(terms.client_write_timeout));
     let service = service_fn(move |request| {
         let answered = answer(request);
         async move { Ok::<_, Infallible>(answered.await) }
@@ -122,19 +126,20 @@ where
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(terms.client_idle)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Box::pin(stream)), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = terms.stop.cancelled() => {
             connection.as_mut().graceful_shutdown();
-            match tokio::time::timeout(FAREWELL, connection).await {
-                Ok(ended) => ended,
-                Err(_) => return,
+            tokio::select! {
+                ended = connection => ended,
+                () = terms.cut.cancelled() => return,
             }
         }
     };
     if let Err(error) = ended {
-        tracing::debug!(%error, "a connection ended badly");
+        let error = chain(&error);
+        tracing::debug!(error, "a connection ended badly");
     }
 }

@@ -37,8 +37,8 @@ impl Capability {
     }
 }
 
-/// Texts up to this length are remembered; real ones are about a hundred bytes.
-const REMEMBERED_BYTES_MAX: usize = 4096;
+/// Bounds a declaration: sessions are pooled by it and it goes to the server. Real ones are about a hundred bytes.
+const DECLARED_BYTES_MAX: usize = 16 << 10;
 
 /// A declared capability set in canonical form: two clients that declare the same compare equal, however
 /// they order it. Sessions are pooled by it.
@@ -65,14 +65,15 @@ impl ClientCapabilities {
                 return Some(parsed.clone());
             }
             let parsed = Self::parse_anew(raw)?;
-            if raw.get().len() <= REMEMBERED_BYTES_MAX {
-                *last = Some((raw.get().into(), parsed.clone()));
-            }
+            *last = Some((raw.get().into(), parsed.clone()));
             Some(parsed)
         })
     }
 
     fn parse_anew(raw: &RawValue) -> Option<Self> {
+        if raw.get().len() > DECLARED_BYTES_MAX {
+            return None;
+        }
         let value: Value = serde_json::from_str(raw.get()).ok()?;
         let declared = value.as_object()?;
         let member = |outer: &str, inner: &str| {
@@ -168,6 +169,11 @@ mod tests {
             assert_eq!(set.may_be_asked(), !expected.is_empty(), "{text}");
         }
         assert!(parse("[]").is_none());
+        let large = format!(
+            r#"{{"experimental":{{"x":"{}"}}}}"#,
+            "x".repeat(DECLARED_BYTES_MAX)
+        );
+        assert!(parse(&large).is_none());
     }
 
     #[test]

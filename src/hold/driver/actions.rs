@@ -5,39 +5,37 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Driver, Outgoing, Sent};
-use crate::call::{Action, Event, LegId, Loss, Reply, SessionFate, already_answered};
+use super::{Driver, Outgoing, Sent, Upstream};
+use crate::call::{Action, Event, LegId, Reply, SessionFate, already_answered, failed};
 use crate::hold::order::lost;
 use crate::hold::registry::{Found, MAILBOX_MAX};
 use crate::hold::{LegEvent, Reissue};
-use crate::upstream::streamable_http::Exchange;
+use crate::observe::chain;
 
 /// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
 /// at once; one that answers with one JSON body is told after this.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
 
+/// Messages that wait to be sent to the server. More wait only if it talks faster than it listens.
+const OUTBOX_MAX: usize = 256;
+
 impl Driver {
-    /// Carries out what the call wants done; whether its request is to be sent anew.
-    pub(super) fn carry_out(&mut self) -> bool {
-        let mut start = false;
+    /// Carries out what the call wants done.
+    pub(super) fn carry_out(&mut self) {
         while let Some(action) = self.call.next_action() {
             match action {
                 Action::Answer(message) => self.post(message, true),
                 Action::Tell(message) => self.post(message, false),
-                Action::Cancel(message) => {
-                    if self.exchange.as_ref().is_some_and(Exchange::give_up) {
-                        self.post(message, false);
-                    }
-                }
+                Action::Cancel(message) => self.cancel(message),
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
                 Action::Release(fate) => self.release(fate),
-                Action::Start => start = true,
-                Action::End => {}
+                Action::Start => self.begin(),
+                Action::End => self.upstream = Upstream::Over,
             }
         }
-        let Some(lease) = &self.lease else {
-            return start;
+        let Some(lease) = self.upstream.lease() else {
+            return;
         };
         if self.sending.is_none()
             && let Some(Outgoing { message, is_needed }) = self.outbox.pop_front()
@@ -51,18 +49,48 @@ impl Driver {
             }));
         }
         // The request waits until questions that were there before it are answered and have gone up.
-        if self.is_due && self.sending.is_none() && self.call.is_running() {
-            self.is_due = false;
-            self.exchange = Some(lease.request(self.request.body.clone()));
+        if self.sending.is_none() && self.call.is_running() {
+            self.depart();
         }
-        start
+    }
+
+    fn depart(&mut self) {
+        match std::mem::replace(&mut self.upstream, Upstream::Over) {
+            Upstream::Due(lease) => {
+                let exchange = lease.request(self.request.body.clone());
+                self.upstream = Upstream::Open {
+                    lease,
+                    exchange,
+                    has_started: false,
+                };
+                self.feed(Event::Departed);
+            }
+            other => self.upstream = other,
+        }
     }
 
     fn post(&mut self, message: Vec<u8>, is_needed: bool) {
+        if self.outbox.len() >= OUTBOX_MAX {
+            if is_needed {
+                self.feed(Event::Abandon("the server asks faster than it listens"));
+            } else {
+                tracing::debug!("a courtesy is left out: the server talks faster than it listens");
+            }
+            return;
+        }
         self.outbox.push_back(Outgoing {
             message: message.into(),
             is_needed,
         });
+    }
+
+    /// A request that has not left by now never will; only of others does the server have to be told.
+    fn cancel(&mut self, message: Vec<u8>) {
+        if let Upstream::Open { exchange, .. } = &self.upstream
+            && exchange.give_up()
+        {
+            self.post(message, false);
+        }
     }
 
     pub(super) fn notify(&mut self, leg: LegId, message: Bytes) {
@@ -110,11 +138,7 @@ impl Driver {
             Err(full) => {
                 tracing::warn!(backend = self.backend.name, "a call is refused: {full}");
                 self.feed(Event::Abandon("too many calls wait for input at once"));
-                Loss::Failed {
-                    message: full.to_string(),
-                    may_have_run: true,
-                }
-                .into()
+                failed(&full.to_string(), true)
             }
         }
     }
@@ -122,9 +146,13 @@ impl Driver {
     /// Lets the session go. One that is to end does so after the server was told what it still has to be told;
     /// one that is reused is free at once, as the client's next call may already be on its way.
     pub(super) fn release(&mut self, fate: SessionFate) {
-        let mut exchange = self.exchange.take();
-        let Some(mut lease) = self.lease.take() else {
-            return;
+        let (mut lease, mut exchange) = match std::mem::replace(&mut self.upstream, Upstream::Over)
+        {
+            Upstream::Due(lease) => (lease, None),
+            Upstream::Open {
+                lease, exchange, ..
+            } => (lease, Some(exchange)),
+            Upstream::Leasing(_) | Upstream::Over => return,
         };
         lease.set_fate(fate);
         let (sending, outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
@@ -143,7 +171,8 @@ impl Driver {
             }
             for Outgoing { message, .. } in outbox {
                 if let Err(error) = sender.send(message).await {
-                    tracing::debug!(%error, "a farewell did not reach the server");
+                    let error = chain(&error);
+                    tracing::debug!(error, "a farewell did not reach the server");
                 }
             }
             drop(until_told);

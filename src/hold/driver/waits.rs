@@ -1,24 +1,65 @@
 //! What a driver waits for; each waits for ever where there is nothing to wait for.
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Happened, Sending, Sent};
+use super::{Happened, Leasing, Sending, Upstream};
 use crate::call::{LegId, Origin};
 use crate::hold::{LegSink, Reissue};
 use crate::session::Lease;
 use crate::upstream::streamable_http::Exchange;
 
-/// How the message that is being sent went. Cancel-safe.
-pub(super) async fn in_flight(sending: &mut Option<Sending>) -> Sent {
-    match sending {
-        Some(sending) => sending.await,
+/// What a call may hear from its server's side.
+pub(super) struct Inputs<'a> {
+    sending: Option<&'a mut Sending>,
+    leasing: Option<&'a mut Leasing>,
+    exchange: Option<&'a mut Exchange>,
+    session: Option<(Origin, &'a mut Lease)>,
+}
+
+impl<'a> Inputs<'a> {
+    pub(super) fn of(upstream: &'a mut Upstream, sending: &'a mut Option<Sending>) -> Self {
+        let mut inputs = Self {
+            sending: sending.as_mut(),
+            leasing: None,
+            exchange: None,
+            session: None,
+        };
+        match upstream {
+            Upstream::Leasing(leasing) => inputs.leasing = Some(leasing),
+            Upstream::Due(lease) => inputs.session = Some((Origin::Stray, lease)),
+            Upstream::Open {
+                lease, exchange, ..
+            } => {
+                inputs.session = Some((Origin::Session, lease));
+                inputs.exchange = Some(exchange);
+            }
+            Upstream::Over => {}
+        }
+        inputs
+    }
+
+    /// The next of them. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Happened {
+        tokio::select! {
+            biased;
+            Some(sent) = maybe(self.sending.as_mut()) => Happened::Sent(sent),
+            Some(leased) = maybe(self.leasing.as_mut()) => Happened::Leased(leased),
+            happened = next_message(&mut self.exchange) => happened,
+            happened = general_message(&mut self.session) => happened,
+        }
+    }
+}
+
+/// What a future yields, if there is one. Cancel-safe if the future is.
+async fn maybe<F: Future + Unpin>(future: Option<F>) -> Option<F::Output> {
+    match future {
+        Some(future) => Some(future.await),
         None => std::future::pending().await,
     }
 }
 
 /// What the exchange brings. Cancel-safe.
-pub(super) async fn next_message(exchange: &mut Option<Exchange>) -> Happened {
+async fn next_message(exchange: &mut Option<&mut Exchange>) -> Happened {
     match exchange {
         Some(open) => match open.next_message().await {
             Ok(Some(message)) => Happened::Message(Origin::Exchange, message),
@@ -30,9 +71,9 @@ pub(super) async fn next_message(exchange: &mut Option<Exchange>) -> Happened {
 }
 
 /// What the session's general stream brings. Cancel-safe.
-pub(super) async fn general_message(lease: &mut Option<Lease>) -> Bytes {
-    match lease {
-        Some(lease) => lease.general_message().await,
+async fn general_message(session: &mut Option<(Origin, &mut Lease)>) -> Happened {
+    match session {
+        Some((origin, lease)) => Happened::Message(*origin, lease.general_message().await),
         None => std::future::pending().await,
     }
 }

@@ -7,6 +7,7 @@ use http::{HeaderValue, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::ResponseFuture;
+use tokio::task::coop::consume_budget;
 
 use super::outbound::Departure;
 use super::{classify, has_type, is_event_stream, request_error};
@@ -192,6 +193,8 @@ impl EventStream {
     /// When the connection broke or an event is too large.
     pub async fn next_event(&mut self) -> Result<Option<Event>, UpstreamError> {
         loop {
+            // A server that never stops sending must leave the task room for everything else.
+            consume_budget().await;
             let event = self.decoder.next_event();
             let bytes_max = self.bytes_max;
             if let Some(event) = event.map_err(|_| UpstreamError::TooLarge { bytes_max })? {
