@@ -423,3 +423,32 @@ async fn a_server_whose_stream_broke_is_told() {
         stage.ends().await;
     }
 }
+
+/// The stream stays open, but what was waited for has come.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("mumbles", |call| async move {
+        let id = &call.request["id"];
+        call.send(json!({"jsonrpc": "2.0", "id": id, "error": "no"}))
+            .await;
+        Ending::Stall
+    });
+    stage.client.call("mumbles").await.lost(true);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn nonsense_is_logged_once_for_each_call() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("babbles", |call| async move {
+        for _ in 0..1000 {
+            call.put(Out::Event("hello".to_owned())).await;
+        }
+        Ending::text("done")
+    });
+    assert_eq!(text_of(stage.client.call("babbles").await.result()), "done");
+    let said = stage.gateway.log().matches("is not understood").count();
+    assert_eq!(said, 1);
+    stage.ends().await;
+}

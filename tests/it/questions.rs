@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::META_CAPABILITIES;
-use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner};
+use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner, Out};
 use crate::support::stage::{Gate, Stage, name_schema};
 use crate::support::{accept, form, text_of};
 
@@ -386,4 +386,35 @@ async fn more_questions_than_may_be_open() {
         .await;
     assert_eq!(text_of(reply.result()), "\"Ada\" \"Ada\" error -32603");
     stage.ends().await;
+}
+
+/// A server that asked has the request: that it forgets the session then does not mean that nothing ran.
+#[tokio::test]
+async fn a_session_forgotten_after_a_question_is_not_replaced() {
+    for is_answered in [false, true] {
+        let stage = Stage::new().await;
+        let gate = Gate::default();
+        let script_gate = gate.clone();
+        stage.puppet.tool("forgets", move |call| {
+            let gate = script_gate.clone();
+            async move {
+                let form = form("name", name_schema());
+                let id = call.session.ask("elicitation/create", form).await;
+                if is_answered {
+                    call.answer(&id).await;
+                } else {
+                    gate.passed().await;
+                }
+                call.put(Out::Whole(404, "", Vec::new())).await;
+                Ending::Cut
+            }
+        });
+        let request = stage.client.tool("forgets", json!({}));
+        let asked = request.send().await.asked();
+        gate.open();
+        let answer = accept(json!({"name": "Ada"}));
+        request.answer(&asked, answer).send().await.lost(true);
+        assert_eq!(stage.puppet.starts("forgets"), 1, "{is_answered}");
+        stage.gateway.settled().await;
+    }
 }

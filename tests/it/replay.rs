@@ -234,3 +234,19 @@ async fn the_outcome_is_not_told_to_others() {
     reissue.by(&bob).send().await.refused("principal");
     stage.ends().await;
 }
+
+#[tokio::test]
+async fn many_repeats_at_once_all_join() {
+    let stage = Stage::new().await;
+    let gate = slow(&stage);
+    let (request, asked) = held(&stage, "slow").await;
+    let reissue = request.answer(&asked, named("Ada"));
+    let legs = futures_util::future::join_all((0..40).map(|_| reissue.open())).await;
+    answered(&stage, 1).await;
+    gate.open();
+    for leg in legs {
+        assert_eq!(text_of(leg.finish().await.result()), "slow \"Ada\"");
+    }
+    assert_eq!((stage.puppet.starts("slow"), stage.answers()), (1, 1));
+    stage.ends().await;
+}

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::puppet::{Ending, Manner, OnCancel, Puppet};
+use crate::support::puppet::{Ending, Handshake, Ledger, Manner, OnCancel, Puppet};
 use crate::support::stage::{Gate, Stage};
 use crate::support::{accept, eventually, text_of};
 
@@ -156,3 +156,62 @@ async fn a_dead_server_does_not_keep_it() {
     stage.puppet.die();
     assert_eq!(stage.gateway.terminate().await, 0);
 }
+
+#[tokio::test]
+async fn a_call_whose_session_is_still_being_opened_is_told() {
+    let manner = Manner {
+        handshake: Handshake::Stalls,
+        ..Manner::default()
+    };
+    let stage = Stage::set(manner, |config| config.timer("shutdown_deadline", "300ms")).await;
+    let legs = [
+        stage.client.tool("echo", json!({})).open().await,
+        stage
+            .client
+            .request("server/discover", json!({}))
+            .open()
+            .await,
+    ];
+    let has_begun = |ledger: &Ledger| !ledger.records.is_empty();
+    stage.puppet.until("the handshake", has_begun).await;
+    stage.gateway.metric_is("holdfast_connections", 2).await;
+    stage.gateway.signal_end();
+    for leg in legs {
+        leg.finish().await.lost(false);
+    }
+    assert_eq!(stage.gateway.ended().await, 0);
+}
+
+#[tokio::test]
+async fn a_response_is_sent_to_its_end() {
+    let stage = Stage::with(|config| config.timer("shutdown_deadline", "60s")).await;
+    stage
+        .puppet
+        .tool("large", |_| async { Ending::text("x".repeat(LARGE)) });
+    let leg = stage.client.tool("large", json!({})).open().await;
+    stage.started("large", 1).await;
+    // The call is over, its client has yet to read.
+    stage.gateway.metric_is("holdfast_calls", 0).await;
+    stage.gateway.signal_end();
+    // That nothing is cut meanwhile, only time can show.
+    tokio::time::sleep(std::time::Duration::from_millis(1500)).await;
+    assert_eq!(text_of(leg.finish().await.result()).len(), LARGE);
+    assert_eq!(stage.gateway.ended().await, 0);
+    stage.puppet.settled().await;
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_read_is_let_go() {
+    let stage = Stage::with(|config| config.timer("client_write_timeout", "200ms")).await;
+    stage
+        .puppet
+        .tool("large", |_| async { Ending::text("x".repeat(LARGE)) });
+    let leg = stage.client.tool("large", json!({})).open().await;
+    stage.started("large", 1).await;
+    stage.gateway.metric_is("holdfast_connections", 0).await;
+    drop(leg);
+    stage.ends().await;
+}
+
+/// More than the buffers of two sockets hold.
+const LARGE: usize = 15 << 20;

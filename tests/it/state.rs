@@ -342,3 +342,38 @@ async fn states_of_other_gateways() {
     assert_eq!(sealing.terminate().await, 0);
     puppet.settled().await;
 }
+
+/// Where a proxy names callers, those that it does not name are told apart by their credentials, and two names are
+/// none.
+#[tokio::test]
+async fn a_caller_that_is_not_named_once() {
+    let stage = Stage::with(|config| config.top("principal", "\"header:X-User\"")).await;
+    let (alice, bob) = (
+        stage.client.clone().named("alice"),
+        stage.client.clone().named("bob"),
+    );
+    let request = alice.tool("name", json!({}));
+    let asked = request.send().await.asked();
+    let reissue = request.answer(&asked, ada());
+    reissue.clone().by(&bob).send().await.refused("principal");
+    // A proxy's name is not the same as a token that reads like it.
+    let named = reissue.clone().without("authorization");
+    named
+        .header("x-user", "Bearer alice")
+        .send()
+        .await
+        .refused("principal");
+    for twice in [
+        alice
+            .tool("echo", json!({}))
+            .also("x-user", "ada")
+            .also("x-user", "eve"),
+        alice
+            .tool("echo", json!({}))
+            .also("authorization", "Bearer eve"),
+    ] {
+        assert_eq!(twice.send().await.message["error"]["code"], -32600);
+    }
+    assert_eq!(text_of(reissue.send().await.result()), "name: \"Ada\"");
+    stage.ends().await;
+}
