@@ -1,8 +1,9 @@
-//! Metrics and logs. Nothing here holds up a request.
+//! What the process counts, and how errors are written down. Nothing here holds up a request.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
@@ -45,7 +46,7 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
         .join(": ")
 }
 
-/// What the process counts. All gauges go back to zero when nothing is going on.
+/// What the process counts. All gauges go back to zero when nothing is going on; counters only grow.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
@@ -57,6 +58,14 @@ pub struct Metrics {
     pub calls: Count,
     /// Connections of clients.
     pub connections: Count,
+    /// Requests of clients that were not admitted.
+    pub refused: Counter,
+    /// Calls that lost their server.
+    pub lost: Counter,
+    /// Messages of servers that were not understood.
+    pub misheard: Counter,
+    /// Notifications that a client was too slow for.
+    pub notes_dropped: Counter,
 }
 
 impl Default for Metrics {
@@ -75,12 +84,33 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, count.0.clone());
         }
+        let [refused, lost, misheard, notes_dropped] = std::array::from_fn(|_| Counter::default());
+        for (name, help, counter) in [
+            ("refused", "Requests that were not admitted", &refused),
+            ("lost", "Calls that lost their server", &lost),
+            (
+                "misheard",
+                "Messages of servers that were not understood",
+                &misheard,
+            ),
+            (
+                "notes_dropped",
+                "Notifications that a client was too slow for",
+                &notes_dropped,
+            ),
+        ] {
+            registry.register(name, help, counter.clone());
+        }
         Self {
             registry,
             sessions,
             holds,
             calls,
             connections,
+            refused,
+            lost,
+            misheard,
+            notes_dropped,
         }
     }
 }

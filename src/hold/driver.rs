@@ -265,6 +265,7 @@ impl Driver {
 
     /// Nonsense is passed over, unless it is the answer that the call waits for.
     fn misheard(&mut self, message: &[u8], error: &jsonrpc::NotAMessage) {
+        self.backend.metrics.misheard.inc();
         let backend = self.backend.name.as_str();
         if std::mem::replace(&mut self.has_complained, true) {
             tracing::debug!(backend, %error, "a message of the server is not understood");
@@ -329,6 +330,7 @@ impl Driver {
             }
             challenge @ Loss::Challenge(_) => challenge,
         };
+        self.backend.metrics.lost.inc();
         self.feed(Event::Lost(loss));
     }
 

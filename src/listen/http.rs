@@ -89,6 +89,7 @@ impl Front {
             Ok(Admission::Request(admitted)) => admitted,
             Ok(Admission::Notification) => return reply::accepted(),
             Err(refusal) => {
+                self.gateway.metrics().refused.inc();
                 tracing::debug!(
                     code = refusal.error.code,
                     why = refusal.error.message,

@@ -87,6 +87,56 @@ pub fn is_null(raw: &RawValue) -> bool {
     raw.get() == "null"
 }
 
+/// The value with sorted keys and without white space, so that the same value in another order reads the same.
+/// Numbers stay as they are written. What is nested deeper than [`CANONICAL_DEPTH_MAX`], or names a member twice,
+/// stands for itself.
+#[must_use]
+pub fn canonical(raw: &RawValue) -> Vec<u8> {
+    let mut out = Vec::with_capacity(raw.get().len());
+    push_canonical(&mut out, raw, CANONICAL_DEPTH_MAX);
+    out
+}
+
+/// Each level is read once more by the one above it. Real arguments have a handful.
+const CANONICAL_DEPTH_MAX: usize = 32;
+
+fn push_canonical(out: &mut Vec<u8>, raw: &RawValue, depth_left: usize) {
+    let (text, below) = (raw.get(), depth_left.checked_sub(1));
+    match (text.as_bytes().first(), below) {
+        (Some(b'{'), Some(below)) => {
+            if let Ok(members) = RawObject::of(raw) {
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_unstable_by_key(|(key, _)| *key);
+                out.push(b'{');
+                for (key, value) in members {
+                    push_string(out, key);
+                    out.push(b':');
+                    push_canonical(out, value, below);
+                    out.push(b',');
+                }
+                return out.push(b'}');
+            }
+        }
+        (Some(b'['), Some(below)) => {
+            if let Ok(values) = serde_json::from_str::<Vec<&RawValue>>(text) {
+                out.push(b'[');
+                for value in values {
+                    push_canonical(out, value, below);
+                    out.push(b',');
+                }
+                return out.push(b']');
+            }
+        }
+        (Some(b'"'), _) => {
+            if let Some(text) = string(raw) {
+                return push_string(out, &text);
+            }
+        }
+        _ => {}
+    }
+    out.extend_from_slice(text.as_bytes());
+}
+
 /// Appends one member to an object under construction: a comma unless it is the first, the key, the value.
 pub fn push_member(out: &mut Vec<u8>, key: &str, value: &[u8]) {
     if out.last().is_some_and(|last| *last != b'{') {

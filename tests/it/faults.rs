@@ -450,5 +450,6 @@ async fn nonsense_is_logged_once_for_each_call() {
     assert_eq!(text_of(stage.client.call("babbles").await.result()), "done");
     let said = stage.gateway.log().matches("is not understood").count();
     assert_eq!(said, 1);
+    assert_eq!(stage.gateway.metric("holdfast_misheard_total").await, 1000);
     stage.ends().await;
 }

@@ -101,6 +101,7 @@ impl Driver {
         } else if let Some((_, sink)) = self.legs.iter().find(|(attached, _)| *attached == leg)
             && sink.notes.try_send(message).is_err()
         {
+            self.backend.metrics.notes_dropped.inc();
             tracing::debug!("a notification is dropped: the client is too slow");
         }
     }
