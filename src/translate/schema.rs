@@ -5,6 +5,9 @@
 //! from sending a schema that unfolds to billions of checks: what unfolds too far is not used at all.
 //! Spec: 2026-07-28 client/elicitation "Requested Schema", basic/index "JSON Schema Usage".
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -48,7 +51,10 @@ pub enum Rejection {
 /// # Errors
 /// When the content violates the schema or is too large for it, or when the schema is none.
 pub fn check(schema: &RawValue, content: &Value) -> Result<(), Rejection> {
-    let (validator, unfolded) = compile(schema)?;
+    let Compiled {
+        validator,
+        unfolded,
+    } = &*compiled(schema)?;
     if unfolded.saturating_mul(weight(content)) > WORK_MAX {
         return Err(Rejection::Shape("`content` is too large for this form"));
     }
@@ -78,8 +84,32 @@ fn bad(why: impl Into<String>) -> Rejection {
     Rejection::BadSchema(why.into())
 }
 
-/// The validator of a schema, and how many values the schema unfolds to.
-fn compile(schema: &RawValue) -> Result<(Validator, usize), Rejection> {
+/// A schema that can be used.
+struct Compiled {
+    validator: Validator,
+    /// How many values it unfolds to.
+    unfolded: usize,
+}
+
+/// The compiled form of a schema. A tool asks with the same schema again and again, and compiling it costs more
+/// than all else that is done for an answer: the last one is remembered.
+fn compiled(schema: &RawValue) -> Result<Rc<Compiled>, Rejection> {
+    thread_local! {
+        static LAST: RefCell<Option<(Box<str>, Rc<Compiled>)>> = const { RefCell::new(None) };
+    }
+    LAST.with_borrow_mut(|last| {
+        if let Some((text, compiled)) = last
+            && **text == *schema.get()
+        {
+            return Ok(Rc::clone(compiled));
+        }
+        let compiled = Rc::new(compile(schema)?);
+        *last = Some((schema.get().into(), Rc::clone(&compiled)));
+        Ok(compiled)
+    })
+}
+
+fn compile(schema: &RawValue) -> Result<Compiled, Rejection> {
     if schema.get().len() > SCHEMA_BYTES_MAX {
         return Err(bad(format!("it is larger than {SCHEMA_BYTES_MAX} bytes")));
     }
@@ -98,7 +128,10 @@ fn compile(schema: &RawValue) -> Result<(Validator, usize), Rejection> {
         .with_pattern_options(PatternOptions::regex())
         .build(&schema)
         .map_err(|error| bad(error.to_string()))?;
-    Ok((validator, unfolded))
+    Ok(Compiled {
+        validator,
+        unfolded,
+    })
 }
 
 /// How much there is to check in a value.
