@@ -11,9 +11,13 @@ use crate::translate::capability::ClientCapabilities;
 
 mod general_stream;
 mod handshake;
+mod inbox;
 mod lease;
+mod live;
+mod opening;
 mod pool;
 mod principal;
+mod shelf;
 
 pub use handshake::HandshakeError;
 pub use lease::{Lease, LeaseMode};

@@ -65,12 +65,11 @@ impl UpstreamError {
 
     /// What the call it ends is told. Causes are logged here: they name addresses, which clients must not see.
     #[must_use]
-    pub fn into_loss(self, backend: &str) -> Loss {
+    pub fn to_loss(&self, backend: &str) -> Loss {
         if let Self::Challenge(challenge) = self {
-            return Loss::Challenge(challenge);
+            return Loss::Challenge(Arc::clone(challenge));
         }
-        let cause = std::error::Error::source(&self).map(chain);
-        tracing::warn!(backend, error = %self, cause, "a call lost its server");
+        tracing::warn!(backend, error = chain(self), "a call lost its server");
         Loss::Failed {
             message: self.to_string(),
             may_have_run: self.may_have_run(),

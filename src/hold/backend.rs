@@ -78,17 +78,16 @@ impl Backend {
     }
 
     fn refused(&self, error: LeaseError) -> Reply {
-        let error = match error {
-            LeaseError::Handshake(HandshakeError::Upstream(error)) => error,
-            error => {
-                tracing::warn!(backend = self.name, %error, "no session for a call");
-                return failed(&error.to_string(), false);
-            }
-        };
-        match error.into_loss(&self.name) {
-            Loss::Failed { message, .. } => failed(&message, false),
-            challenge @ Loss::Challenge(_) => challenge.into(),
+        if let LeaseError::Handshake(handshake) = &error
+            && let HandshakeError::Upstream(error) = &**handshake
+        {
+            return match error.to_loss(&self.name) {
+                Loss::Failed { message, .. } => failed(&message, false),
+                challenge @ Loss::Challenge(_) => challenge.into(),
+            };
         }
+        tracing::warn!(backend = self.name, %error, "no session for a call");
+        failed(&error.to_string(), false)
     }
 
     /// Brings a re-issue to its held call, whose state was opened and checked.

@@ -317,7 +317,7 @@ impl Driver {
             } => (exchange.was_sent(), *has_started),
             Upstream::Leasing(_) | Upstream::Due(_) | Upstream::Over => (false, false),
         };
-        let loss = match error.into_loss(&self.backend.name) {
+        let loss = match error.to_loss(&self.backend.name) {
             Loss::Failed {
                 message,
                 may_have_run,

@@ -1,165 +1,268 @@
 //! The general stream of a session: the GET on which a server sends what belongs to no request.
 //!
-//! Pings are answered at once. Questions wait in the session's inbox for the call that has the session;
-//! notifications reach that call too and are dropped when there is none. A broken stream is opened again,
-//! after its last event id if it had one.
+//! Pings are answered at once, and so is what nobody can be asked. Questions wait in the session's inbox for the
+//! call that has the session; notifications reach that call too and are dropped when there is none. A broken stream
+//! is opened again, after its last event id if it had one.
 //! Spec: 2025-11-25 basic/transports, "Listening for Messages from the Server".
 
-use std::sync::Weak;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::lease::Session;
+use super::inbox::{STRAY_BYTES_MAX, Slot};
+use super::live::Session;
+use crate::observe::chain;
+use crate::translate::input_request::{InputRequest, NotAsked};
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::EventStream;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId};
 use crate::wire::legacy;
 
-/// Messages that wait for a call. Real servers ask one or two things at a time.
-pub(super) const QUEUE_MAX: usize = 64;
-
 /// The first pause before a broken stream is opened again, doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// Reads the stream until the session ends or the server offers no stream any more.
-pub(super) async fn listen(
+/// A stream that was open for so long was no failure: the pauses begin anew.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// The longest pause that a server's `retry:` is believed.
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// Answers to the server that may be on their way at once. To a server that asks faster nothing is said.
+const ANSWERS_MAX: usize = 8;
+
+/// Reads the general stream of one session.
+pub(super) struct Listener {
     session: Weak<Session>,
-    opened: Option<EventStream>,
-    inbox: mpsc::Sender<Bytes>,
-    end: CancellationToken,
-) {
-    let mut resume = Resume {
-        last_event_id: None,
-        pause: PAUSE_FIRST,
-    };
-    let reading = async {
-        let mut opened = opened;
+    inbox: Slot,
+    tasks: TaskTracker,
+    answers: Arc<Semaphore>,
+    backoff: Backoff,
+    last_event_id: Option<Box<str>>,
+    has_complained: bool,
+}
+
+/// When a stream that ended is opened again.
+#[derive(Debug)]
+struct Backoff {
+    pause: Duration,
+    /// What the server asked for.
+    retry: Duration,
+}
+
+impl Backoff {
+    const fn new() -> Self {
+        Self {
+            pause: PAUSE_FIRST,
+            retry: Duration::ZERO,
+        }
+    }
+
+    fn server_wants(&mut self, retry_ms: u64) {
+        self.retry = Duration::from_millis(retry_ms).min(RETRY_MAX);
+    }
+
+    /// The pause after a stream that was open for `lasted`.
+    fn after(&mut self, lasted: Duration) -> Duration {
+        if lasted >= STEADY {
+            self.pause = PAUSE_FIRST;
+        }
+        let pause = self.pause.max(self.retry);
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+        pause
+    }
+}
+
+impl Listener {
+    pub(super) fn new(session: &Arc<Session>, inbox: Slot, tasks: TaskTracker) -> Self {
+        Self {
+            session: Arc::downgrade(session),
+            inbox,
+            tasks,
+            answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
+            backoff: Backoff::new(),
+            last_event_id: None,
+            has_complained: false,
+        }
+    }
+
+    /// Reads the stream until the session ends or the server offers no stream any more.
+    pub(super) async fn listen(mut self, opened: Option<EventStream>, end: CancellationToken) {
+        tokio::select! {
+            () = end.cancelled() => {}
+            () = self.read_again_and_again(opened) => {}
+        }
+    }
+
+    async fn read_again_and_again(&mut self, mut opened: Option<EventStream>) {
         loop {
+            let begun = Instant::now();
             let stream = match opened.take() {
                 Some(stream) => Ok(Some(stream)),
-                None => reopen(&session, &resume).await,
+                None => self.open().await,
             };
             match stream {
-                Ok(Some(stream)) => read(&session, stream, &inbox, &mut resume).await,
+                Ok(Some(stream)) => self.read(stream).await,
                 Ok(None) => return,
                 Err(UpstreamError::SessionGone) => {
-                    if let Some(session) = session.upgrade() {
+                    if let Some(session) = self.session.upgrade() {
                         session.mark_gone();
                     }
                     return;
                 }
-                Err(error) => tracing::debug!(%error, "the general stream is not to be had"),
+                Err(error) => self.say(&error, "the general stream is not to be had"),
             }
-            tokio::time::sleep(resume.pause).await;
-            resume.pause = (resume.pause * 2).min(PAUSE_MAX);
-        }
-    };
-    tokio::select! {
-        () = end.cancelled() => {}
-        () = reading => {}
-    }
-}
-
-struct Resume {
-    last_event_id: Option<Box<str>>,
-    pause: Duration,
-}
-
-async fn reopen(
-    session: &Weak<Session>,
-    resume: &Resume,
-) -> Result<Option<EventStream>, UpstreamError> {
-    let Some(session) = session.upgrade() else {
-        return Ok(None);
-    };
-    let (upstream, attribution) = (session.upstream.clone(), session.attribution());
-    drop(session);
-    upstream
-        .open_stream(&attribution, resume.last_event_id.as_deref())
-        .await
-}
-
-async fn read(
-    session: &Weak<Session>,
-    mut stream: EventStream,
-    inbox: &mpsc::Sender<Bytes>,
-    resume: &mut Resume,
-) {
-    loop {
-        let event = match stream.next_event().await {
-            Ok(Some(event)) => event,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(%error, "the general stream broke");
-                return;
-            }
-        };
-        resume.pause = event
-            .retry_ms
-            .map_or(PAUSE_FIRST, Duration::from_millis)
-            .min(PAUSE_MAX);
-        if event.id.is_some() {
-            resume.last_event_id = event.id;
-        }
-        let Some(session) = session.upgrade() else {
-            return;
-        };
-        for message in jsonrpc::batch(event.data) {
-            if !message.is_empty() {
-                take(&session, message, inbox).await;
-            }
+            tokio::time::sleep(self.backoff.after(begun.elapsed())).await;
         }
     }
-}
 
-async fn take(session: &Session, message: Bytes, inbox: &mpsc::Sender<Bytes>) {
-    let refusal = match Message::parse(&message) {
-        Ok(Message::Request { id, method, .. }) => {
-            let Some(id) = ServerId::new(id) else { return };
-            if method == legacy::PING {
-                Some(jsonrpc::result(&id, "{}"))
-            } else if !session.key.capabilities.may_be_asked() {
-                let error = ErrorObject::new(error::METHOD_NOT_FOUND, "the client cannot be asked");
-                Some(jsonrpc::error(&id, &error))
-            } else if inbox.try_send(detached(&message)).is_err() {
-                let error = ErrorObject::new(error::INTERNAL_ERROR, "too many questions wait");
-                Some(jsonrpc::error(&id, &error))
-            } else {
-                None
-            }
-        }
-        Ok(Message::Notification { method, .. }) => {
-            let concerns_a_call = session.is_exclusive.load(Ordering::Acquire);
-            if (concerns_a_call || method == legacy::CANCELLED)
-                && inbox.try_send(detached(&message)).is_err()
-            {
-                tracing::warn!(%method, "a notification is dropped: the call is too slow");
-            }
-            None
-        }
-        Ok(Message::Result { .. } | Message::Error { .. }) => None,
-        Err(error) => {
-            tracing::warn!(%error, "a message on the general stream is not understood");
-            None
-        }
-    };
-    if let Some(refusal) = refusal
-        && let Err(error) = session
-            .upstream
-            .send(&session.attribution(), refusal.into())
+    async fn open(&self) -> Result<Option<EventStream>, UpstreamError> {
+        let Some(session) = self.session.upgrade() else {
+            return Ok(None);
+        };
+        let (upstream, attribution) = (Arc::clone(&session.upstream), session.attribution());
+        drop(session);
+        upstream
+            .open_stream(&attribution, self.last_event_id.as_deref())
             .await
-    {
-        tracing::debug!(%error, "an answer on the general stream was not taken");
+    }
+
+    async fn read(&mut self, mut stream: EventStream) {
+        loop {
+            let event = match stream.next_event().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(error) => return self.say(&error, "the general stream broke"),
+            };
+            if let Some(retry_ms) = event.retry_ms {
+                self.backoff.server_wants(retry_ms);
+            }
+            if event.id.is_some() {
+                self.last_event_id = event.id;
+            }
+            let Some(session) = self.session.upgrade() else {
+                return;
+            };
+            for message in jsonrpc::batch(event.data) {
+                if !message.is_empty() {
+                    self.take(&session, &message);
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, session: &Arc<Session>, message: &Bytes) {
+        match Message::parse(message) {
+            Ok(Message::Request { id, method, params }) => {
+                let Some(id) = ServerId::new(id) else { return };
+                if method == legacy::PING {
+                    return self.answer(session, jsonrpc::result(&id, "{}"));
+                }
+                let request = InputRequest::parse(&method, params);
+                if let Err(error) = self.question(session, message, request) {
+                    self.answer(session, jsonrpc::error(&id, &error));
+                }
+            }
+            Ok(Message::Notification { method, .. }) => {
+                let concerns_a_call = session.is_exclusive.load(Ordering::Acquire);
+                let is_heard = concerns_a_call || method == legacy::CANCELLED;
+                if is_heard && !self.inbox.put(message) {
+                    let session = session.number;
+                    tracing::warn!(session, %method, "a notification is dropped: the call is too slow");
+                }
+            }
+            Ok(Message::Result { .. } | Message::Error { .. }) => {}
+            Err(error) => {
+                let session = session.number;
+                if std::mem::replace(&mut self.has_complained, true) {
+                    tracing::debug!(session, %error, "a message on the general stream is not understood");
+                } else {
+                    tracing::warn!(session, %error, "a message on the general stream is not understood");
+                }
+            }
+        }
+    }
+
+    /// Lets a question wait for its call, unless no call of this session's client could ask it.
+    fn question(
+        &self,
+        session: &Session,
+        message: &Bytes,
+        request: Result<InputRequest, NotAsked>,
+    ) -> Result<(), ErrorObject> {
+        let refused = |code, why: &str| Err(ErrorObject::new(code, why));
+        let request = match request {
+            Ok(request) => request,
+            Err(NotAsked::UnknownMethod) => {
+                return refused(
+                    error::METHOD_NOT_FOUND,
+                    "the client does not serve this method",
+                );
+            }
+            Err(NotAsked::Malformed(why)) => return refused(error::INVALID_PARAMS, why),
+        };
+        if !session.key.capabilities.has(request.needs) {
+            let why = "the client did not declare the capability this needs";
+            return refused(error::INVALID_REQUEST, why);
+        }
+        let is_stray = !session.is_exclusive.load(Ordering::Acquire);
+        if is_stray && message.len() > STRAY_BYTES_MAX {
+            let why = "no call is running, and the question is too large to wait for one";
+            return refused(error::INTERNAL_ERROR, why);
+        }
+        if self.inbox.put(message) {
+            Ok(())
+        } else {
+            refused(error::INTERNAL_ERROR, "too many questions wait")
+        }
+    }
+
+    /// Answers beside the stream: a server that is slow to listen must not keep it from being read.
+    fn answer(&self, session: &Arc<Session>, answer: Vec<u8>) {
+        let Ok(place) = Arc::clone(&self.answers).try_acquire_owned() else {
+            let session = session.number;
+            return tracing::debug!(session, "an answer is left out: the server does not listen");
+        };
+        let session = Arc::clone(session);
+        self.tasks.spawn(async move {
+            session.tell(answer.into()).await;
+            drop(place);
+        });
+    }
+
+    fn say(&self, error: &UpstreamError, what: &str) {
+        let session = self.session.upgrade().map(|session| session.number);
+        tracing::debug!(session, error = chain(error), "{what}");
     }
 }
 
-/// A copy of its own: a message that waits must not keep a whole read buffer alive.
-fn detached(message: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(message)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_begin_anew_and_are_never_shorter_than_the_server_wants() {
+        let mut backoff = Backoff::new();
+        let (short, long) = (Duration::ZERO, STEADY);
+        let ms = Duration::from_millis;
+        assert_eq!(
+            [0; 3].map(|_| backoff.after(short)),
+            [ms(100), ms(200), ms(400)]
+        );
+        assert_eq!(backoff.after(long), ms(100));
+        backoff.server_wants(0);
+        let pauses: Vec<_> = (0..10).map(|_| backoff.after(short)).collect();
+        assert_eq!((pauses[0], pauses[9]), (ms(200), PAUSE_MAX));
+        backoff.server_wants(30_000);
+        assert_eq!(backoff.after(long), ms(30_000));
+        backoff.server_wants(u64::MAX);
+        assert_eq!(backoff.after(short), RETRY_MAX);
+    }
 }

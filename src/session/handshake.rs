@@ -9,6 +9,8 @@ use http::HeaderValue;
 use tokio::time::timeout;
 
 use super::SessionKey;
+use super::live::Number;
+use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::{Attribution, StreamableHttp};
@@ -39,7 +41,7 @@ pub(super) async fn open(
     upstream: &StreamableHttp,
     key: &SessionKey,
     credentials: Option<HeaderValue>,
-    id: UpstreamId,
+    (session, id): (Number, UpstreamId),
     within: Duration,
 ) -> Result<(Attribution, ServerIdentity), HandshakeError> {
     let mut attribution = Attribution {
@@ -53,7 +55,12 @@ pub(super) async fn open(
             if attribution.session_id.is_some()
                 && let Err(error) = upstream.delete(&attribution).await
             {
-                tracing::debug!(%error, "a session that failed to open could not be closed at the server");
+                let error = chain(&error);
+                tracing::debug!(
+                    session,
+                    error,
+                    "it failed to open and could not be closed at the server"
+                );
             }
             Err(error)
         }

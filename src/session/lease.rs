@@ -1,23 +1,19 @@
 //! A session while a call uses it, and what becomes of it afterwards.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
-use tokio::time::Instant;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::Caller;
+use super::inbox::Inbox;
+use super::live::Session;
 use super::pool::Pool;
-use super::{Caller, SessionKey};
 use crate::call::SessionFate;
-use crate::observe::GaugeGuard;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::{Attribution, Exchange, StreamableHttp};
+use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
@@ -34,130 +30,43 @@ pub enum LeaseMode {
     Exclusive,
 }
 
-/// One open session.
-#[derive(Debug)]
-pub(super) struct Session {
-    pub(super) upstream: Arc<StreamableHttp>,
-    pub(super) key: SessionKey,
-    pub(super) identity: Arc<ServerIdentity>,
-    /// The server sends things that belong to no request: questions may come there.
-    pub(super) has_general_stream: bool,
-    attribution: Mutex<Attribution>,
-    /// The server does not know it any more.
-    is_gone: AtomicBool,
-    /// A call has it for itself: notifications on the general stream are its own.
-    pub(super) is_exclusive: AtomicBool,
-    log_level: Mutex<Option<LogLevel>>,
-    pub(super) general_stream_end: CancellationToken,
-    _end_general_stream: DropGuard,
-    _permit: OwnedSemaphorePermit,
-    _counted: GaugeGuard,
-}
-
-impl Session {
-    pub(super) fn new(
-        upstream: Arc<StreamableHttp>,
-        key: SessionKey,
-        (attribution, identity): (Attribution, ServerIdentity),
-        has_general_stream: bool,
-        general_stream_end: CancellationToken,
-        permit: OwnedSemaphorePermit,
-        counted: GaugeGuard,
-    ) -> Self {
-        Self {
-            upstream,
-            key,
-            identity: Arc::new(identity),
-            has_general_stream,
-            attribution: Mutex::new(attribution),
-            is_gone: AtomicBool::new(false),
-            is_exclusive: AtomicBool::new(false),
-            log_level: Mutex::new(None),
-            _end_general_stream: general_stream_end.clone().drop_guard(),
-            general_stream_end,
-            _permit: permit,
-            _counted: counted,
-        }
-    }
-
-    pub(super) fn attribution(&self) -> Attribution {
-        self.attribution
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
-    }
-
-    /// From now on the session speaks with these credentials: a refreshed token reaches the server.
-    pub(super) fn renew(&self, credentials: Option<&HeaderValue>) {
-        let mut attribution = self
-            .attribution
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if attribution.credentials.as_ref() != credentials {
-            attribution.credentials = credentials.cloned();
-        }
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
-    }
-
-    pub(super) fn mark_gone(&self) {
-        self.is_gone.store(true, Ordering::Release);
-    }
-
-    /// Tells the server that the session is over, unless it has forgotten it anyway.
-    pub(super) async fn close(&self) {
-        self.general_stream_end.cancel();
-        let attribution = self.attribution();
-        if self.is_gone() || attribution.session_id.is_none() {
-            return;
-        }
-        let mut deleted = self.upstream.delete(&attribution).await;
-        if matches!(deleted, Err(UpstreamError::Request(_))) {
-            // The server was just closing the connection. Unlike a call, this may safely be said twice.
-            deleted = self.upstream.delete(&attribution).await;
-        }
-        if let Err(error) = deleted {
-            tracing::debug!(%error, "a session could not be closed at the server");
-        }
-    }
-}
-
-/// What came on the general stream and waits for a call: at idle sessions, questions outside any call.
-#[derive(Debug)]
-pub(super) struct Inbox {
-    pub(super) arriving: mpsc::Receiver<Bytes>,
-    pub(super) stray: VecDeque<(Instant, Bytes)>,
-}
-
-impl Inbox {
-    /// Moves what has arrived to the strays, which remember since when they wait.
-    pub(super) fn collect(&mut self, now: Instant) {
-        while let Ok(message) = self.arriving.try_recv() {
-            self.stray.push_back((now, message));
-        }
-    }
-
-    fn take(&mut self) -> Vec<Bytes> {
-        self.collect(Instant::now());
-        self.stray.drain(..).map(|(_, message)| message).collect()
-    }
-}
-
 /// A session in use. Dropped, it goes back to its pool or is closed.
 #[derive(Debug)]
 pub struct Lease {
-    pub(super) pool: Arc<Pool>,
-    pub(super) session: Arc<Session>,
+    pool: Arc<Pool>,
+    session: Arc<Session>,
     /// Present while the call has the session for itself.
-    pub(super) inbox: Option<Inbox>,
-    pub(super) fate: SessionFate,
+    inbox: Option<Inbox>,
+    fate: SessionFate,
     /// The session serves this call alone and ends with it.
-    pub(super) isolated: bool,
+    isolated: bool,
 }
 
 impl Lease {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        session: Arc<Session>,
+        inbox: Option<Inbox>,
+        isolated: bool,
+    ) -> Self {
+        session
+            .is_exclusive
+            .store(inbox.is_some(), Ordering::Release);
+        Self {
+            pool,
+            session,
+            inbox,
+            fate: SessionFate::Reuse,
+            isolated,
+        }
+    }
+
+    /// The number by which log lines name its session.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.session.number
+    }
+
     /// Who the server is.
     #[must_use]
     pub fn identity(&self) -> &Arc<ServerIdentity> {
@@ -182,12 +91,10 @@ impl Lease {
 
     /// The next message on the general stream; never one while the session is shared. Cancel-safe.
     pub async fn general_message(&mut self) -> Bytes {
-        if let Some(inbox) = &mut self.inbox
-            && let Some(message) = inbox.arriving.recv().await
-        {
-            return message;
+        match &mut self.inbox {
+            Some(inbox) => inbox.next().await,
+            None => std::future::pending().await,
         }
-        std::future::pending().await
     }
 
     /// What waits on the session for a call that can be asked.
@@ -201,34 +108,26 @@ impl Lease {
         if !self.session.identity.declares("logging") {
             return;
         }
-        {
-            let mut current = self
-                .session
-                .log_level
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            let is_enough = match self.inbox {
-                Some(_) => *current == Some(level),
-                // Others may need the lower level: it is never raised under them.
-                None => current.is_some_and(|current| current <= level),
-            };
-            if is_enough {
-                return;
-            }
-            *current = Some(level);
+        let current = self.session.log_level();
+        let is_enough = match self.inbox {
+            Some(_) => current == Some(level),
+            // Others may need the lower level: it is never raised under them.
+            None => current.is_some_and(|current| current <= level),
+        };
+        if is_enough {
+            return;
         }
         let id = self.pool.next_id();
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let request = jsonrpc::request(id, legacy::LOGGING_SET_LEVEL, params.as_bytes());
         let answered =
             tokio::time::timeout(LOG_LEVEL_WAIT, answered(self.request(request.into()), id));
-        if !matches!(answered.await, Ok(Ok(()))) {
-            tracing::debug!("the server did not take the log level");
-            *self
-                .session
-                .log_level
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = None;
+        match answered.await {
+            Ok(Ok(())) => self.session.set_log_level(level),
+            _ => tracing::debug!(
+                session = self.session.number,
+                "the server did not take the log level"
+            ),
         }
     }
 

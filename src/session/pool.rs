@@ -6,17 +6,21 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use http::Uri;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::general_stream::Listener;
 use super::handshake::{self, HandshakeError};
-use super::lease::{Inbox, Lease, LeaseMode, Session};
-use super::{Caller, SessionKey, general_stream};
+use super::inbox::Inbox;
+use super::lease::{Lease, LeaseMode};
+use super::live::Session;
+use super::shelf::Shelf;
+use super::{Caller, SessionKey};
 use crate::call::SessionFate;
-use crate::observe::Metrics;
-use crate::upstream::streamable_http::{StreamableHttp, TransportLimits};
+use crate::observe::{Metrics, chain};
+use crate::upstream::UpstreamError;
+use crate::upstream::streamable_http::{Attribution, EventStream, StreamableHttp, TransportLimits};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
 
@@ -40,27 +44,36 @@ pub struct PoolSettings {
 }
 
 /// Why there is no session for a call. The call was not sent.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum LeaseError {
     /// As many sessions are open as may be.
     #[error("all sessions with the server are in use")]
     Exhausted,
     /// The handshake failed.
     #[error(transparent)]
-    Handshake(#[from] HandshakeError),
+    Handshake(Arc<HandshakeError>),
     /// The process is going down.
     #[error("the gateway is shutting down")]
     Closing,
+}
+
+impl From<HandshakeError> for LeaseError {
+    fn from(error: HandshakeError) -> Self {
+        Self::Handshake(Arc::new(error))
+    }
 }
 
 /// The sessions with one server.
 #[derive(Debug)]
 pub struct Pool {
     upstream: Arc<StreamableHttp>,
-    pub(super) settings: PoolSettings,
+    settings: PoolSettings,
     shelves: DashMap<SessionKey, Shelf>,
     permits: Arc<Semaphore>,
+    /// A session became idle: who waits for one may look again.
+    became_idle: Notify,
     next_id: AtomicU64,
+    next_number: AtomicU64,
     /// The server is known to open a general stream: sessions are not to be waited for, they cannot be shared.
     offers_general_stream: AtomicBool,
     is_closing: AtomicBool,
@@ -68,27 +81,20 @@ pub struct Pool {
     metrics: Arc<Metrics>,
 }
 
-/// The warm sessions of one key.
-#[derive(Debug, Default)]
-struct Shelf {
-    idle: Vec<Idle>,
-    shared: Vec<SharedSession>,
-    /// Held while a session that others can share is being opened, so that they wait for it.
-    opening: Arc<tokio::sync::Mutex<()>>,
+/// What a caller who has no warm session gets.
+enum Room {
+    /// A session that has become idle meanwhile.
+    Warm(Lease),
+    /// Leave to open one.
+    Permit(OwnedSemaphorePermit),
 }
 
-#[derive(Debug)]
-struct Idle {
-    session: Arc<Session>,
-    inbox: Inbox,
-    since: Instant,
-}
-
-#[derive(Debug)]
-struct SharedSession {
-    session: Arc<Session>,
-    inbox: Inbox,
-    users: usize,
+/// What a server makes of the GET that opens the general stream.
+enum GeneralStream {
+    Open(EventStream),
+    /// It may come yet: some servers send no head before their first event, and some have a bad moment.
+    Expected,
+    NotOffered,
 }
 
 impl Pool {
@@ -105,7 +111,9 @@ impl Pool {
             permits: Arc::new(Semaphore::new(settings.sessions_max)),
             settings,
             shelves: DashMap::new(),
+            became_idle: Notify::new(),
             next_id: AtomicU64::new(1),
+            next_number: AtomicU64::new(1),
             offers_general_stream: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             tasks,
@@ -128,172 +136,177 @@ impl Pool {
         caller: &Caller,
         mode: LeaseMode,
     ) -> Result<Lease, LeaseError> {
-        if self.is_closing.load(Ordering::Acquire) {
+        if self.is_closing() {
             return Err(LeaseError::Closing);
-        }
-        if caller.isolated {
-            return self.open(caller, LeaseMode::Exclusive).await;
         }
         if let Some(lease) = self.warm(caller, mode) {
             return Ok(lease);
         }
-        if mode == LeaseMode::Exclusive && self.offers_general_stream.load(Ordering::Acquire) {
-            return self.open(caller, mode).await;
+        if caller.isolated || self.opens_beside_others(mode) {
+            return self.warm_or_new(caller, mode).await;
         }
         let opening = Arc::clone(&self.shelves.entry(caller.key.clone()).or_default().opening);
-        let _turn = opening.lock().await;
-        match self.warm(caller, mode) {
-            Some(lease) => Ok(lease),
-            None => self.open(caller, mode).await,
+        let turn = opening.turn().await?;
+        if self.opens_beside_others(mode) {
+            // The turn before has shown it.
+            drop(turn);
+            return self.warm_or_new(caller, mode).await;
         }
+        let leased = self.warm_or_new(caller, mode).await;
+        if let Err(error) = &leased {
+            opening.has_failed(error);
+        }
+        leased
+    }
+
+    /// Whether the next session will be this call's own anyway, so that nobody need wait for it.
+    fn opens_beside_others(&self, mode: LeaseMode) -> bool {
+        mode == LeaseMode::Exclusive && self.offers_general_stream.load(Ordering::Acquire)
+    }
+
+    fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
     }
 
     fn warm(self: &Arc<Self>, caller: &Caller, mode: LeaseMode) -> Option<Lease> {
-        let mut shelf = self.shelves.get_mut(&caller.key)?;
-        let can_join = |shared: &&mut SharedSession| {
-            !shared.session.is_gone()
-                && (mode == LeaseMode::Shared || !shared.session.has_general_stream)
-        };
-        if let Some(shared) = shelf.shared.iter_mut().find(can_join) {
-            shared.users += 1;
-            let session = Arc::clone(&shared.session);
-            session.renew(caller.credentials.as_ref());
-            return Some(self.leased(session, None));
+        if caller.isolated {
+            return None;
         }
-        while let Some(Idle {
-            session, mut inbox, ..
-        }) = shelf.idle.pop()
-        {
-            if session.is_gone() {
-                continue;
-            }
-            session.renew(caller.credentials.as_ref());
-            inbox.collect(Instant::now());
-            return Some(self.put_to_use(&mut shelf, session, inbox, mode));
-        }
-        None
+        let (session, inbox) = self.shelves.get_mut(&caller.key)?.take(mode)?;
+        session.renew(caller.credentials.as_ref());
+        Some(Lease::new(Arc::clone(self), session, inbox, false))
     }
 
-    fn leased(self: &Arc<Self>, session: Arc<Session>, inbox: Option<Inbox>) -> Lease {
-        session
-            .is_exclusive
-            .store(inbox.is_some(), Ordering::Release);
-        Lease {
-            pool: Arc::clone(self),
-            session,
-            inbox,
-            fate: SessionFate::Reuse,
-            isolated: false,
-        }
-    }
-
-    /// Sessions without a general stream are always shared: each question comes on its own call's stream.
-    fn put_to_use(
+    async fn warm_or_new(
         self: &Arc<Self>,
-        shelf: &mut Shelf,
-        session: Arc<Session>,
-        inbox: Inbox,
+        caller: &Caller,
         mode: LeaseMode,
-    ) -> Lease {
-        if mode == LeaseMode::Exclusive && session.has_general_stream {
-            return self.leased(session, Some(inbox));
+    ) -> Result<Lease, LeaseError> {
+        let room = timeout(self.settings.session_wait, self.room(caller, mode)).await;
+        match room.map_err(|_| LeaseError::Exhausted)? {
+            Room::Warm(lease) => Ok(lease),
+            Room::Permit(permit) => self.open(caller, mode, permit).await,
         }
-        shelf.shared.push(SharedSession {
-            session: Arc::clone(&session),
-            inbox,
-            users: 1,
-        });
-        self.leased(session, None)
+    }
+
+    /// Waits until there is a session for the call or room for one more. At the bound somebody's idle session gives
+    /// way: closing it frees its permit.
+    async fn room(self: &Arc<Self>, caller: &Caller, mode: LeaseMode) -> Room {
+        loop {
+            let mut became_idle = std::pin::pin!(self.became_idle.notified());
+            became_idle.as_mut().enable();
+            if let Some(lease) = self.warm(caller, mode) {
+                return Room::Warm(lease);
+            }
+            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                return Room::Permit(permit);
+            }
+            self.close_longest_idle();
+            tokio::select! {
+                Ok(permit) = Arc::clone(&self.permits).acquire_owned() => return Room::Permit(permit),
+                () = became_idle => {}
+            }
+        }
     }
 
     /// Opens a session on a task of its own: a caller that goes away meanwhile leaves a warm session behind
     /// instead of one that the server believes open and nobody knows.
-    async fn open(self: &Arc<Self>, caller: &Caller, mode: LeaseMode) -> Result<Lease, LeaseError> {
-        let permit = self.permit().await?;
+    async fn open(
+        self: &Arc<Self>,
+        caller: &Caller,
+        mode: LeaseMode,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Lease, LeaseError> {
         let (lease, opened) = oneshot::channel();
         let (pool, caller) = (Arc::clone(self), caller.clone());
         self.tasks.spawn(async move {
-            let result = pool.handshake(&caller, mode, permit).await;
+            let result = pool.shake_hands(&caller, mode, permit).await;
             // Without a receiver the lease is dropped, which puts the session on its shelf.
             let _ = lease.send(result);
         });
         opened.await.unwrap_or(Err(LeaseError::Closing))
     }
 
-    async fn handshake(
+    async fn shake_hands(
         self: &Arc<Self>,
         caller: &Caller,
         mode: LeaseMode,
         permit: OwnedSemaphorePermit,
     ) -> Result<Lease, LeaseError> {
         let counted = self.metrics.sessions.count();
-        let id = self.next_id();
-        let opened = handshake::open(
-            &self.upstream,
-            &caller.key,
-            caller.credentials.clone(),
-            id,
-            self.settings.initialize_timeout,
-        )
-        .await?;
-        let end = CancellationToken::new();
-        let (inbox_sender, arriving) = mpsc::channel(general_stream::QUEUE_MAX);
-        let stream = timeout(
-            self.settings.get_stream_wait,
-            self.upstream.open_stream(&opened.0, None),
-        );
-        let (has_general_stream, stream) = match stream.await {
-            Ok(Ok(Some(stream))) => (true, Some(stream)),
-            Ok(Ok(None)) => (false, None),
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "the server's general stream is not to be had");
-                (false, None)
-            }
-            // Some servers send no head before their first event: it may come yet.
-            Err(_) => (true, None),
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        let (upstream, id) = (&self.upstream, self.next_id());
+        let within = self.settings.initialize_timeout;
+        let credentials = caller.credentials.clone();
+        let opened = handshake::open(upstream, &caller.key, credentials, (number, id), within);
+        let opened = opened.await?;
+        let general_stream = self.general_stream(number, &opened.0).await;
+        let (has_general_stream, stream) = match general_stream {
+            GeneralStream::Open(stream) => (true, Some(stream)),
+            GeneralStream::Expected => (true, None),
+            GeneralStream::NotOffered => (false, None),
         };
         let session = Arc::new(Session::new(
-            Arc::clone(&self.upstream),
+            number,
+            Arc::clone(upstream),
             caller.key.clone(),
             opened,
             has_general_stream,
-            end.clone(),
-            permit,
-            counted,
+            (permit, counted),
         ));
+        tracing::debug!(session = number, has_general_stream, "it is open");
+        let (slot, inbox) = Inbox::new();
         if has_general_stream {
             self.offers_general_stream.store(true, Ordering::Release);
-            let session = Arc::downgrade(&session);
-            self.tasks
-                .spawn(general_stream::listen(session, stream, inbox_sender, end));
+            let listener = Listener::new(&session, slot, self.tasks.clone());
+            let end = session.general_stream_end();
+            self.tasks.spawn(listener.listen(stream, end));
         }
-        let inbox = Inbox {
-            arriving,
-            stray: std::collections::VecDeque::new(),
-        };
         if caller.isolated {
-            let mut lease = self.leased(session, Some(inbox));
-            lease.isolated = true;
-            return Ok(lease);
+            return Ok(Lease::new(Arc::clone(self), session, Some(inbox), true));
         }
         let mut shelf = self.shelves.entry(caller.key.clone()).or_default();
-        Ok(self.put_to_use(&mut shelf, session, inbox, mode))
+        let (session, inbox) = shelf.put_to_use(session, inbox, mode);
+        drop(shelf);
+        Ok(Lease::new(Arc::clone(self), session, inbox, false))
     }
 
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, LeaseError> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Ok(permit);
-        }
-        // Somebody's idle session gives way; closing it frees its permit.
-        self.close_longest_idle();
-        match timeout(
-            self.settings.session_wait,
-            Arc::clone(&self.permits).acquire_owned(),
-        )
-        .await
-        {
-            Ok(Ok(permit)) => Ok(permit),
-            Ok(Err(_)) | Err(_) => Err(LeaseError::Exhausted),
+    /// Opens the general stream. Only a refusal means that there is none: of 405 the spec says so, and of the other
+    /// client errors a server that has just opened the session can mean nothing else.
+    async fn general_stream(&self, session: u64, attribution: &Attribution) -> GeneralStream {
+        let stream = self.upstream.open_stream(attribution, None);
+        let error = match timeout(self.settings.get_stream_wait, stream).await {
+            Ok(Ok(Some(stream))) => return GeneralStream::Open(stream),
+            Ok(Ok(None)) => return GeneralStream::NotOffered,
+            Err(_) => return GeneralStream::Expected,
+            Ok(Err(error)) => error,
+        };
+        let is_refused = match &error {
+            UpstreamError::SessionGone
+            | UpstreamError::Challenge(_)
+            | UpstreamError::ContentType => true,
+            // Request timeout and too many requests pass; "not implemented" does not.
+            UpstreamError::Status(status) => {
+                *status == 501 || (*status < 500 && !matches!(status, 408 | 429))
+            }
+            UpstreamError::Connect(_)
+            | UpstreamError::Request(_)
+            | UpstreamError::Body(_)
+            | UpstreamError::Ended
+            | UpstreamError::TooLarge { .. }
+            | UpstreamError::Timeout => false,
+        };
+        let error = chain(&error);
+        tracing::debug!(
+            session,
+            error,
+            is_refused,
+            "the general stream is not to be had"
+        );
+        if is_refused {
+            GeneralStream::NotOffered
+        } else {
+            GeneralStream::Expected
         }
     }
 
@@ -304,45 +317,15 @@ impl Pool {
         inbox: Option<Inbox>,
         fate: SessionFate,
     ) {
-        let is_over = session.is_gone() || self.is_closing.load(Ordering::Acquire);
-        let now = Instant::now();
-        if let Some(inbox) = inbox {
-            session.is_exclusive.store(false, Ordering::Release);
-            if is_over || fate == SessionFate::Retire {
-                return self.close(Arc::clone(session));
-            }
-            let mut shelf = self.shelves.entry(session.key.clone()).or_default();
-            shelf.idle.push(Idle {
-                session: Arc::clone(session),
-                inbox,
-                since: now,
-            });
-            return;
-        }
-        // A shared session serves others: the fate of one call, whose stream was its own, is not theirs.
-        let Some(mut shelf) = self.shelves.get_mut(&session.key) else {
-            return;
-        };
-        let Some(at) = shelf
-            .shared
-            .iter()
-            .position(|shared| Arc::ptr_eq(&shared.session, session))
-        else {
-            return;
-        };
-        shelf.shared[at].users -= 1;
-        if shelf.shared[at].users > 0 {
-            return;
-        }
-        let SharedSession { session, inbox, .. } = shelf.shared.swap_remove(at);
-        if is_over {
-            self.close(session);
-        } else {
-            shelf.idle.push(Idle {
-                session,
-                inbox,
-                since: now,
-            });
+        session.is_exclusive.store(false, Ordering::Release);
+        let mut shelf = self.shelves.entry(session.key.clone()).or_default();
+        // Read under the lock of the shelf: `close_all` sets it before it comes by.
+        let is_closing = self.is_closing();
+        let retired = shelf.put_back(session, inbox, fate, is_closing);
+        drop(shelf);
+        match retired {
+            Some(session) => self.close(session),
+            None => self.became_idle.notify_waiters(),
         }
     }
 
@@ -354,17 +337,13 @@ impl Pool {
         let oldest = self
             .shelves
             .iter()
-            .filter_map(|shelf| {
-                let since = shelf.idle.iter().map(|idle| idle.since).min()?;
-                Some((since, shelf.key().clone()))
-            })
+            .filter_map(|shelf| Some((shelf.idle_since()?, shelf.key().clone())))
             .min_by_key(|(since, _)| *since);
-        let Some((since, key)) = oldest else { return };
-        if let Some(mut shelf) = self.shelves.get_mut(&key)
-            && let Some(at) = shelf.idle.iter().position(|idle| idle.since == since)
-        {
-            let idle = shelf.idle.swap_remove(at);
-            self.close(idle.session);
+        let Some((oldest, key)) = oldest else { return };
+        if let Some(mut shelf) = self.shelves.get_mut(&key) {
+            for session in shelf.take_idle(|since| since == oldest) {
+                self.close(session);
+            }
         }
     }
 
@@ -372,33 +351,16 @@ impl Pool {
     pub fn sweep(&self) {
         let now = Instant::now();
         for mut shelf in self.shelves.iter_mut() {
-            let is_due = |idle: &mut Idle| {
-                idle.session.is_gone() || now - idle.since >= self.settings.session_idle
-            };
-            for idle in shelf.idle.extract_if(.., is_due).collect::<Vec<_>>() {
-                self.close(idle.session);
+            for session in shelf.take_idle(|since| now - since >= self.settings.session_idle) {
+                self.close(session);
             }
-            let Shelf { idle, shared, .. } = &mut *shelf;
-            let waiting = idle.iter_mut().map(|idle| (&idle.session, &mut idle.inbox));
-            let waiting = waiting.chain(
-                shared
-                    .iter_mut()
-                    .map(|shared| (&shared.session, &mut shared.inbox)),
-            );
-            for (session, inbox) in waiting {
-                inbox.collect(now);
-                while let Some((since, _)) = inbox.stray.front()
-                    && now - *since >= self.settings.stray_question_max
-                    && let Some((_, message)) = inbox.stray.pop_front()
-                {
+            for (session, inbox) in shelf.unread() {
+                for message in inbox.overdue(now, self.settings.stray_question_max) {
                     self.refuse(session, &message);
                 }
             }
         }
-        self.shelves.retain(|_, shelf| {
-            let is_being_opened = Arc::strong_count(&shelf.opening) > 1;
-            is_being_opened || !shelf.idle.is_empty() || !shelf.shared.is_empty()
-        });
+        self.shelves.retain(|_, shelf| !shelf.is_unused());
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {
@@ -412,20 +374,16 @@ impl Pool {
         );
         let refusal = jsonrpc::error(&id, &error);
         let session = Arc::clone(session);
-        self.tasks.spawn(async move {
-            let _ = session
-                .upstream
-                .send(&session.attribution(), refusal.into())
-                .await;
-        });
+        self.tasks
+            .spawn(async move { session.tell(refusal.into()).await });
     }
 
     /// Closes all sessions that no call uses; the others close when their calls end.
     pub fn close_all(&self) {
         self.is_closing.store(true, Ordering::Release);
         for mut shelf in self.shelves.iter_mut() {
-            for idle in shelf.idle.drain(..) {
-                self.close(idle.session);
+            for session in shelf.take_idle(|_| true) {
+                self.close(session);
             }
         }
     }

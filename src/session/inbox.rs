@@ -1,0 +1,129 @@
+//! What came on the general stream of a session and waits for a call.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+/// Messages that wait for the call that has the session. Real servers ask one or two things at a time.
+const QUEUE_MAX: usize = 64;
+
+/// Questions outside any call that are kept beside the queue, so that old ones can be found and refused.
+const STRAYS_MAX: usize = 16;
+
+/// The largest question that waits while no call has the session: as large as a schema may be. Whatever a server
+/// asks of idle sessions costs at most as much as all places times this.
+pub(super) const STRAY_BYTES_MAX: usize = 64 << 10;
+
+/// A message and when it came.
+#[derive(Debug)]
+pub(super) struct Arrived {
+    at: Instant,
+    message: Bytes,
+}
+
+/// The end of an inbox at which messages come in.
+#[derive(Debug, Clone)]
+pub(super) struct Slot(mpsc::Sender<Arrived>);
+
+impl Slot {
+    /// Puts a message in; whether there was room. It is copied: one that waits must not keep a whole read buffer
+    /// alive.
+    pub(super) fn put(&self, message: &Bytes) -> bool {
+        let arrived = Arrived {
+            at: Instant::now(),
+            message: Bytes::copy_from_slice(message),
+        };
+        self.0.try_send(arrived).is_ok()
+    }
+}
+
+/// What waits on a session.
+#[derive(Debug)]
+pub(super) struct Inbox {
+    arriving: mpsc::Receiver<Arrived>,
+    stray: VecDeque<Arrived>,
+}
+
+impl Inbox {
+    /// An empty one, and the slot that fills it.
+    pub(super) fn new() -> (Slot, Self) {
+        let (slot, arriving) = mpsc::channel(QUEUE_MAX);
+        let inbox = Self {
+            arriving,
+            stray: VecDeque::new(),
+        };
+        (Slot(slot), inbox)
+    }
+
+    /// The next message that comes in; waits for ever when none can come any more. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Bytes {
+        match self.arriving.recv().await {
+            Some(arrived) => arrived.message,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// All that waits, oldest first.
+    pub(super) fn take(&mut self) -> Vec<Bytes> {
+        let mut waiting: Vec<Bytes> = self.stray.drain(..).map(|stray| stray.message).collect();
+        while let Ok(arrived) = self.arriving.try_recv() {
+            waiting.push(arrived.message);
+        }
+        waiting
+    }
+
+    /// What has waited since before `now - wait_max`. The rest stays, as much of it in the queue as has no place here.
+    pub(super) fn overdue(&mut self, now: Instant, wait_max: Duration) -> Vec<Bytes> {
+        let mut overdue = Vec::new();
+        loop {
+            while self.stray.len() < STRAYS_MAX
+                && let Ok(arrived) = self.arriving.try_recv()
+            {
+                self.stray.push_back(arrived);
+            }
+            let is_overdue = |stray: &Arrived| now.saturating_duration_since(stray.at) >= wait_max;
+            if !self.stray.front().is_some_and(is_overdue) {
+                return overdue;
+            }
+            overdue.extend(self.stray.pop_front().map(|stray| stray.message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(count: usize) -> (Slot, Inbox) {
+        let (slot, inbox) = Inbox::new();
+        for n in 0..count {
+            slot.put(&Bytes::from(n.to_string()));
+        }
+        (slot, inbox)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_waits_too_long_is_found_however_much_waits() {
+        let (slot, mut inbox) = filled(QUEUE_MAX);
+        assert!(!slot.put(&Bytes::new()), "the queue is full");
+        let wait_max = Duration::from_secs(30);
+        assert!(inbox.overdue(Instant::now(), wait_max).is_empty());
+        assert_eq!(inbox.stray.len(), STRAYS_MAX);
+        tokio::time::advance(Duration::from_secs(20)).await;
+        assert!(slot.put(&Bytes::from_static(b"late")));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(inbox.overdue(Instant::now(), wait_max).len(), QUEUE_MAX);
+        assert_eq!(inbox.take(), [Bytes::from_static(b"late")]);
+    }
+
+    #[tokio::test]
+    async fn what_waits_comes_in_its_order() {
+        let (_slot, mut inbox) = filled(20);
+        inbox.overdue(Instant::now(), Duration::from_secs(30));
+        let expected: Vec<Bytes> = (0..20).map(|n| Bytes::from(n.to_string())).collect();
+        assert_eq!(inbox.take(), expected);
+    }
+}

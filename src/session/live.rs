@@ -1,0 +1,145 @@
+//! One open session.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::timeout;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::SessionKey;
+use crate::observe::{GaugeGuard, chain};
+use crate::translate::discover::ServerIdentity;
+use crate::upstream::UpstreamError;
+use crate::upstream::streamable_http::{Attribution, StreamableHttp};
+use crate::wire::modern::LogLevel;
+
+/// How long a server may take to end a session: its place is wanted by others.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// Numbers sessions in log lines: the server's own ids are as good as credentials.
+pub(super) type Number = u64;
+
+/// What an open session is made of.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) number: Number,
+    pub(super) upstream: Arc<StreamableHttp>,
+    pub(super) key: SessionKey,
+    pub(super) identity: Arc<ServerIdentity>,
+    /// The server sends things that belong to no request: questions may come there.
+    pub(super) has_general_stream: bool,
+    /// A call has it for itself: notifications on the general stream are its own.
+    pub(super) is_exclusive: AtomicBool,
+    attribution: Mutex<Attribution>,
+    /// The server does not know it any more.
+    is_gone: AtomicBool,
+    log_level: Mutex<Option<LogLevel>>,
+    general_stream_end: CancellationToken,
+    _end_general_stream: DropGuard,
+    _permit: OwnedSemaphorePermit,
+    _counted: GaugeGuard,
+}
+
+impl Session {
+    pub(super) fn new(
+        number: Number,
+        upstream: Arc<StreamableHttp>,
+        key: SessionKey,
+        (attribution, identity): (Attribution, ServerIdentity),
+        has_general_stream: bool,
+        (permit, counted): (OwnedSemaphorePermit, GaugeGuard),
+    ) -> Self {
+        let general_stream_end = CancellationToken::new();
+        Self {
+            number,
+            upstream,
+            key,
+            identity: Arc::new(identity),
+            has_general_stream,
+            is_exclusive: AtomicBool::new(false),
+            attribution: Mutex::new(attribution),
+            is_gone: AtomicBool::new(false),
+            log_level: Mutex::new(None),
+            _end_general_stream: general_stream_end.clone().drop_guard(),
+            general_stream_end,
+            _permit: permit,
+            _counted: counted,
+        }
+    }
+
+    /// Cancelled when the general stream is not to be read any more.
+    pub(super) fn general_stream_end(&self) -> CancellationToken {
+        self.general_stream_end.clone()
+    }
+
+    pub(super) fn attribution(&self) -> Attribution {
+        lock(&self.attribution).clone()
+    }
+
+    /// From now on the session speaks with these credentials: a refreshed token reaches the server.
+    pub(super) fn renew(&self, credentials: Option<&HeaderValue>) {
+        let mut attribution = lock(&self.attribution);
+        if attribution.credentials.as_ref() != credentials {
+            attribution.credentials = credentials.cloned();
+        }
+    }
+
+    pub(super) fn log_level(&self) -> Option<LogLevel> {
+        *lock(&self.log_level)
+    }
+
+    /// The server was asked for log messages from `level` on, and agreed.
+    pub(super) fn set_log_level(&self, level: LogLevel) {
+        *lock(&self.log_level) = Some(level);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    pub(super) fn mark_gone(&self) {
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    /// Sends a one-way message that the session can do without.
+    pub(super) async fn tell(&self, message: Bytes) {
+        if let Err(error) = self.upstream.send(&self.attribution(), message).await {
+            let (session, error) = (self.number, chain(&error));
+            tracing::debug!(session, error, "a message was not taken by the server");
+        }
+    }
+
+    /// Tells the server that the session is over, unless it has forgotten it anyway.
+    pub(super) async fn close(&self) {
+        self.general_stream_end.cancel();
+        let attribution = self.attribution();
+        if self.is_gone() || attribution.session_id.is_none() {
+            return;
+        }
+        let deleted = timeout(CLOSE_MAX, self.delete(&attribution)).await;
+        let error = match deleted {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => chain(&error),
+            Err(late) => late.to_string(),
+        };
+        let session = self.number;
+        tracing::debug!(session, error, "it could not be closed at the server");
+    }
+
+    async fn delete(&self, attribution: &Attribution) -> Result<(), UpstreamError> {
+        let deleted = self.upstream.delete(attribution).await;
+        if matches!(deleted, Err(UpstreamError::Request(_))) {
+            // The server was just closing the connection. Unlike a call, this may safely be said twice.
+            return self.upstream.delete(attribution).await;
+        }
+        deleted
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
