@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
-use tokio::sync::mpsc::error::SendError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -102,7 +101,7 @@ impl Backend {
         let digest = seal::answers_digest(&RawObject::parse(&responses).unwrap_or_default());
         let (sink, stream) = leg_channel();
         let round = state.round;
-        let mut reissue = Reissue {
+        let reissue = Reissue {
             leg,
             round,
             digest,
@@ -111,19 +110,27 @@ impl Backend {
             caller,
             sink,
         };
-        // A driver that ends between the look-up and the sending has left its outcome behind.
-        for _ in 0..2 {
-            match self.registry.find(state.hold, round, digest) {
-                Found::Outcome(reply) => return Answer::Reply(reply),
-                Found::Answered => return Answer::Reply(already_answered()),
-                Found::Nothing => break,
-                Found::Live(mailbox) => match mailbox.send(reissue).await {
-                    Ok(()) => return Answer::of(stream).await,
-                    Err(SendError(back)) => reissue = back,
-                },
-            }
+        let mailbox = match self.registry.find(state.hold, round, digest) {
+            Found::Live(mailbox) => mailbox,
+            settled => return Answer::Reply(outcome(settled)),
+        };
+        let is_sent = mailbox.send(reissue).await.is_ok();
+        // A message that its driver does not hear any more goes down with the last end of the mailbox.
+        drop(mailbox);
+        if is_sent && let Some(answer) = Answer::of(stream).await {
+            return answer;
         }
-        Answer::Reply(gone())
+        // The driver has ended meanwhile and left its outcome behind.
+        Answer::Reply(outcome(self.registry.find(state.hold, round, digest)))
+    }
+}
+
+/// What a re-issue gets whose call has ended.
+fn outcome(found: Found) -> Reply {
+    match found {
+        Found::Outcome(reply) => reply,
+        Found::Answered => already_answered(),
+        Found::Nothing | Found::Live(_) => gone(),
     }
 }
 

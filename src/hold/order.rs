@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{LegEvent, LegStream};
-use crate::call::{Leg, Reply, failed};
+use crate::call::{Leg, Reply};
 use crate::session::Caller;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::UpstreamId;
@@ -53,19 +53,13 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Waits for the first thing that a leg hears.
-    pub async fn of(mut leg: LegStream) -> Self {
-        match leg.next().await {
-            Some(LegEvent::Note(first)) => Self::Stream { first, rest: leg },
-            Some(LegEvent::Reply(reply)) => Self::Reply(reply),
-            None => Self::Reply(lost("the call ended without a reply")),
-        }
+    /// Waits for the first thing that a leg hears; nothing when its call ended without hearing of the leg.
+    pub async fn of(mut leg: LegStream) -> Option<Self> {
+        Some(match leg.next().await? {
+            LegEvent::Note(first) => Self::Stream { first, rest: leg },
+            LegEvent::Reply(reply) => Self::Reply(reply),
+        })
     }
-}
-
-/// The reply of a leg whose call went down with whatever carried it.
-pub(super) fn lost(message: &str) -> Reply {
-    failed(message, true)
 }
 
 /// The refusal of one more repeat of a re-issue than may wait for its call.

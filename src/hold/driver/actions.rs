@@ -6,10 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{Driver, Outgoing, Sent, Upstream};
-use crate::call::{Action, Event, LegId, Reply, SessionFate, already_answered, failed};
-use crate::hold::order::lost;
-use crate::hold::registry::{Found, MAILBOX_MAX};
-use crate::hold::{LegEvent, Reissue};
+use crate::call::{Action, Event, LegId, Reply, SessionFate, failed};
+use crate::hold::LegEvent;
+use crate::hold::registry::MAILBOX_MAX;
 use crate::observe::chain;
 
 /// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
@@ -180,7 +179,7 @@ impl Driver {
         });
     }
 
-    /// Leaves the outcome behind for re-issues, also for those that wait in the mailbox.
+    /// Leaves the outcome behind for re-issues. Those that are still in the mailbox find it when that is gone.
     pub(super) fn leave_outcome(&mut self) {
         if self.held.take().is_none() {
             return;
@@ -195,23 +194,5 @@ impl Driver {
         self.backend
             .registry
             .end(hold, rounds, self.backend.clock.now() + ttl);
-        let Some(mut mailbox) = self.mailbox.take() else {
-            return;
-        };
-        mailbox.close();
-        while let Ok(Reissue {
-            round,
-            digest,
-            sink,
-            ..
-        }) = mailbox.try_recv()
-        {
-            let reply = match self.backend.registry.find(hold, round, digest) {
-                Found::Outcome(reply) => reply,
-                Found::Answered => already_answered(),
-                Found::Live(_) | Found::Nothing => lost("the call has ended"),
-            };
-            let _ = sink.reply.send(reply);
-        }
     }
 }
