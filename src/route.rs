@@ -135,6 +135,7 @@ impl Gateway {
             let challenge = AuthChallenge {
                 forbidden: false,
                 www_authenticate,
+                why: "this gateway wants credentials, and there are none",
             };
             return Err(Reply::Challenge(Arc::new(challenge)));
         }

@@ -51,6 +51,8 @@ pub struct AuthChallenge {
     pub forbidden: bool,
     /// The `WWW-Authenticate` values, as they came.
     pub www_authenticate: Vec<Box<[u8]>>,
+    /// Who wants credentials, in words for the client.
+    pub why: &'static str,
 }
 
 /// Why the server's answer will not come.

@@ -174,6 +174,7 @@ mod tests {
         rounds.finish(&Reply::Challenge(Arc::new(AuthChallenge {
             forbidden: false,
             www_authenticate: Vec::new(),
+            why: "",
         })));
         let again = rounds.judge(Round(1), A);
         assert!(

@@ -61,13 +61,15 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     let settings = settings(args).map_err(|error| Failure::Usage(error.into()))?;
     if settings.keys_are_random {
         tracing::warn!(
-            "no sealing key is configured: calls held now cannot be resumed after a restart"
+            "no sealing key is configured: a random one is used, which no other process knows and no restart keeps"
         );
     }
+    let (backend, upstream) = (settings.backend.name.clone(), settings.backend.legacy.clone());
     super::runtime()?.block_on(async {
         // Before the ready line: whoever reads it may send a signal at once.
         let mut signals = Signals::new().map_err(Failure::Runtime)?;
         let running = start(settings).await.map_err(Failure::Runtime)?;
+        tracing::info!(backend, %upstream, "serving");
         if let Some(admin) = running.admin {
             eprintln!("holdfast admin on http://{admin}");
         }
@@ -255,6 +257,10 @@ impl Running {
             }
         });
         calls.close();
+        if !calls.is_empty() {
+            let (running, deadline) = (calls.len(), self.deadline);
+            tracing::info!(running, ?deadline, "waiting for calls to end; a second signal cancels them");
+        }
         let is_late = tokio::select! {
             () = calls.wait() => false,
             why = time_is_up.as_mut() => {

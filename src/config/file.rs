@@ -27,8 +27,17 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The text is not TOML of the right form.
-    #[error("wrong form: {0}")]
-    Form(#[from] toml::de::Error),
+    #[error("{}{line}:{column}: {why}", .path.as_deref().map(|path| format!("{path}:")).unwrap_or_default())]
+    Form {
+        /// Which file, if it is one.
+        path: Option<String>,
+        /// Where, counted from 1.
+        line: usize,
+        /// Where in the line, counted from 1.
+        column: usize,
+        /// What is wrong there.
+        why: String,
+    },
     /// A value has the right form and makes no sense.
     #[error("`{field}`: {why}")]
     Value {
@@ -43,6 +52,30 @@ pub enum ConfigError {
     /// No key could be drawn.
     #[error("no sealing key")]
     Randomness(#[from] NoRandomness),
+}
+
+impl ConfigError {
+    fn of_file(self, file: &Path) -> Self {
+        match self {
+            Self::Form {
+                line, column, why, ..
+            } => Self::Form {
+                path: Some(file.display().to_string()),
+                line,
+                column,
+                why,
+            },
+            other => other,
+        }
+    }
+
+    /// The same for whoever gave the value as this option of the command line.
+    fn of_option(self, option: &'static str) -> Self {
+        match self {
+            Self::Value { why, .. } => Self::Value { field: option, why },
+            other => other,
+        }
+    }
 }
 
 fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
@@ -65,9 +98,8 @@ pub fn load(
         path: path.display().to_string(),
         source,
     })?;
-    toml::from_str::<File>(&text)?
-        .overridden(listen, admin)
-        .into_settings()
+    let file = form(&text).map_err(|error| error.of_file(path))?;
+    file.overridden(listen, admin).into_settings()
 }
 
 /// Reads a configuration.
@@ -75,7 +107,19 @@ pub fn load(
 /// # Errors
 /// When it is wrong in any part.
 pub fn parse(text: &str) -> Result<Settings, ConfigError> {
-    toml::from_str::<File>(text)?.into_settings()
+    form(text)?.into_settings()
+}
+
+fn form(text: &str) -> Result<File, ConfigError> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let before = &text[..error.span().map_or(0, |span| span.start).min(text.len())];
+        ConfigError::Form {
+            path: None,
+            line: before.matches('\n').count() + 1,
+            column: before.chars().rev().take_while(|c| *c != '\n').count() + 1,
+            why: error.message().trim().replace('\n', " "),
+        }
+    })
 }
 
 pub(super) fn for_upstream(
@@ -83,6 +127,7 @@ pub(super) fn for_upstream(
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 ) -> Result<Settings, ConfigError> {
+    self::upstream(upstream).map_err(|error| error.of_option("--upstream"))?;
     let backend = Backend {
         name: None,
         legacy: upstream.to_owned(),
@@ -161,6 +206,16 @@ fn positive<T: Default + PartialEq>(field: &'static str, value: T) -> Result<T, 
     }
 }
 
+/// Bounds a count of things that live in one process: more than any machine has room for.
+const COUNT_MAX: usize = 1 << 30;
+
+fn counted(field: &'static str, count: usize) -> Result<usize, ConfigError> {
+    if count > COUNT_MAX {
+        return Err(wrong(field, format!("must be at most {COUNT_MAX}")));
+    }
+    Ok(count)
+}
+
 /// Declares a table of optional values and how it overrides the defaults.
 macro_rules! overrides {
     ($table:ident over $target:ty { $($field:ident : $kind:ty => $($path:ident).+ = $convert:expr),+ $(,)? }) => {
@@ -172,7 +227,7 @@ macro_rules! overrides {
             /// The defaults with what the table says; every value must be positive.
             fn over(self, mut target: $target) -> Result<$target, ConfigError> {
                 $(if let Some(value) = self.$field {
-                    let value = positive(stringify!($field), $convert(value))?;
+                    let value = positive(stringify!($field), $convert(value)?)?;
                     target.$($path).+ = value;
                 })+
                 Ok(target)
@@ -182,36 +237,36 @@ macro_rules! overrides {
 }
 
 overrides!(TimersTable over Timers {
-    gather_quiet: Span => call.gather_quiet = |span: Span| span.0,
-    gather_max: Span => call.gather_max = |span: Span| span.0,
-    hold_ttl: Span => call.hold_ttl = |span: Span| span.0,
-    leg_grace: Span => call.leg_grace = |span: Span| span.0,
-    upstream_silence_max: Span => call.upstream_silence_max = |span: Span| span.0,
-    outcome_ttl: Span => outcome_ttl = |span: Span| span.0,
-    session_idle: Span => session_idle = |span: Span| span.0,
-    initialize_timeout: Span => initialize_timeout = |span: Span| span.0,
-    get_stream_wait: Span => get_stream_wait = |span: Span| span.0,
-    session_wait: Span => session_wait = |span: Span| span.0,
-    stray_question_max: Span => stray_question_max = |span: Span| span.0,
-    connect_timeout: Span => connect_timeout = |span: Span| span.0,
-    send_timeout: Span => send_timeout = |span: Span| span.0,
-    upstream_idle: Span => upstream_idle = |span: Span| span.0,
-    client_read_timeout: Span => client_read_timeout = |span: Span| span.0,
-    client_idle: Span => client_idle = |span: Span| span.0,
-    client_write_timeout: Span => client_write_timeout = |span: Span| span.0,
-    keep_alive: Span => keep_alive = |span: Span| span.0,
-    shutdown_deadline: Span => shutdown_deadline = |span: Span| span.0,
+    gather_quiet: Span => call.gather_quiet = |span: Span| Ok::<_, ConfigError>(span.0),
+    gather_max: Span => call.gather_max = |span: Span| Ok::<_, ConfigError>(span.0),
+    hold_ttl: Span => call.hold_ttl = |span: Span| Ok::<_, ConfigError>(span.0),
+    leg_grace: Span => call.leg_grace = |span: Span| Ok::<_, ConfigError>(span.0),
+    upstream_silence_max: Span => call.upstream_silence_max = |span: Span| Ok::<_, ConfigError>(span.0),
+    outcome_ttl: Span => outcome_ttl = |span: Span| Ok::<_, ConfigError>(span.0),
+    session_idle: Span => session_idle = |span: Span| Ok::<_, ConfigError>(span.0),
+    initialize_timeout: Span => initialize_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    get_stream_wait: Span => get_stream_wait = |span: Span| Ok::<_, ConfigError>(span.0),
+    session_wait: Span => session_wait = |span: Span| Ok::<_, ConfigError>(span.0),
+    stray_question_max: Span => stray_question_max = |span: Span| Ok::<_, ConfigError>(span.0),
+    connect_timeout: Span => connect_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    send_timeout: Span => send_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    upstream_idle: Span => upstream_idle = |span: Span| Ok::<_, ConfigError>(span.0),
+    client_read_timeout: Span => client_read_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    client_idle: Span => client_idle = |span: Span| Ok::<_, ConfigError>(span.0),
+    client_write_timeout: Span => client_write_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    keep_alive: Span => keep_alive = |span: Span| Ok::<_, ConfigError>(span.0),
+    shutdown_deadline: Span => shutdown_deadline = |span: Span| Ok::<_, ConfigError>(span.0),
 });
 
 overrides!(LimitsTable over Limits {
-    body_bytes_max: usize => body_bytes_max = std::convert::identity,
-    message_bytes_max: usize => message_bytes_max = std::convert::identity,
-    holds_max: usize => holds_max = std::convert::identity,
-    sessions_max: usize => sessions_max = std::convert::identity,
-    connections_max: usize => connections_max = std::convert::identity,
-    questions_max: usize => questions_max = std::convert::identity,
-    reruns_max: u32 => reruns_max = std::convert::identity,
-    outcome_bytes_max: usize => outcome_bytes_max = std::convert::identity,
+    body_bytes_max: usize => body_bytes_max = Ok::<_, ConfigError>,
+    message_bytes_max: usize => message_bytes_max = Ok::<_, ConfigError>,
+    holds_max: usize => holds_max = |count| counted("holds_max", count),
+    sessions_max: usize => sessions_max = |count| counted("sessions_max", count),
+    connections_max: usize => connections_max = |count| counted("connections_max", count),
+    questions_max: usize => questions_max = |count| counted("questions_max", count),
+    reruns_max: u32 => reruns_max = Ok::<_, ConfigError>,
+    outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });
 
 impl File {
@@ -240,12 +295,21 @@ impl File {
             ));
         }
         let origins = self.allowed_origins.iter().map(|origin| {
-            HeaderValue::from_str(origin)
-                .map_err(|_| wrong("allowed_origins", "is no header value"))
+            let is_origin = url::Url::parse(origin)
+                .is_ok_and(|url| url.origin().ascii_serialization() == *origin);
+            let value = HeaderValue::from_str(origin).ok().filter(|_| is_origin);
+            value.ok_or_else(|| {
+                let why = format!("{origin:?} is not of the form https://host[:port]");
+                wrong("allowed_origins", why)
+            })
         });
+        if let Some(host) = self.allowed_hosts.iter().find(|host| host.contains(['/', ':'])) {
+            let why = format!("{host:?} is not a bare host name");
+            return Err(wrong("allowed_hosts", why));
+        }
         Ok(Settings {
             listen,
-            admin: self.admin,
+            admin: admin(self.admin, listen)?,
             keys,
             keys_are_random,
             principal: principal(self.principal.as_deref())?,
@@ -260,6 +324,16 @@ impl File {
             timers: self.timers.over(Timers::default())?,
             limits: self.limits.over(Limits::default())?,
         })
+    }
+}
+
+/// The admin listener has an address of its own.
+fn admin(admin: Option<SocketAddr>, listen: SocketAddr) -> Result<Option<SocketAddr>, ConfigError> {
+    match admin {
+        Some(admin) if admin == listen && admin.port() != 0 => {
+            Err(wrong("admin", "is the address of `listen`"))
+        }
+        other => Ok(other),
     }
 }
 

@@ -57,6 +57,12 @@ fn wrong_configurations_are_refused_whole() {
         ("[timers]\nhold_ttl = \"0s\"", "more than zero"),
         ("[limits]\nholds_max = 0", "more than zero"),
         ("[limits]\nholds = 1", "unknown field"),
+        ("[limits]\nsessions_max = 9223372036854775807", "at most"),
+        ("[limits]\nconnections_max = 9223372036854775807", "at most"),
+        ("listen = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", "admin"),
+        ("allowed_origins = [\"example.com\"]", "allowed_origins"),
+        ("allowed_origins = [\"https://example.com/\"]", "allowed_origins"),
+        ("allowed_hosts = [\"http://example.com\"]", "allowed_hosts"),
     ] {
         let refused = with(top).unwrap_err().to_string();
         assert!(refused.contains(part_of_message), "{top}: {refused}");
@@ -72,4 +78,14 @@ fn wrong_configurations_are_refused_whole() {
     ] {
         assert!(parse(backend).is_err(), "{backend}");
     }
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line_with_its_place() {
+    let refused = with("listen = \"127.0.0.1:1\"\nlisten_on = 1").unwrap_err();
+    let said = refused.to_string();
+    assert!(said.starts_with("2:1: unknown field `listen_on`"), "{said}");
+    assert!(!said.contains('\n') && std::error::Error::source(&refused).is_none());
+    let refused = Settings::for_upstream("ftp://x/", None, None).unwrap_err();
+    assert!(refused.to_string().contains("--upstream"), "{refused}");
 }

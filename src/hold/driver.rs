@@ -266,11 +266,12 @@ impl Driver {
     /// Nonsense is passed over, unless it is the answer that the call waits for.
     fn misheard(&mut self, message: &[u8], error: &jsonrpc::NotAMessage) {
         self.backend.metrics.misheard.inc();
-        let backend = self.backend.name.as_str();
+        let (backend, error) = (self.backend.name.as_str(), chain(error));
+        let session = self.upstream.lease().map(Lease::number);
         if std::mem::replace(&mut self.has_complained, true) {
-            tracing::debug!(backend, %error, "a message of the server is not understood");
+            tracing::debug!(backend, session, error, "a message of the server is not understood");
         } else {
-            tracing::warn!(backend, %error, "a message of the server is not understood");
+            tracing::warn!(backend, session, error, "a message of the server is not understood");
         }
         let members = RawObject::parse(message).unwrap_or_default();
         let is_answer = members

@@ -63,7 +63,7 @@ fn error_status(code: i64) -> StatusCode {
 }
 
 fn challenged(id: &ClientId, challenge: &AuthChallenge) -> Response<ResponseBody> {
-    let body = ResponseBody::whole(error_body(Some(id), &challenge_error()).into());
+    let body = ResponseBody::whole(error_body(Some(id), &challenge_error(challenge)).into());
     let status = if challenge.forbidden {
         StatusCode::FORBIDDEN
     } else {
@@ -78,8 +78,8 @@ fn challenged(id: &ClientId, challenge: &AuthChallenge) -> Response<ResponseBody
     response
 }
 
-fn challenge_error() -> ErrorObject {
-    ErrorObject::new(error::INTERNAL_ERROR, "the server refuses the credentials")
+fn challenge_error(challenge: &AuthChallenge) -> ErrorObject {
+    ErrorObject::new(error::INTERNAL_ERROR, challenge.why)
 }
 
 /// The response of a leg that hears notifications first: an event stream that ends with the reply.
@@ -139,8 +139,8 @@ impl Streaming {
                 message
             }
             Some(LegEvent::Reply(Reply::Error(error))) => error_body(Some(&self.id), &error),
-            Some(LegEvent::Reply(Reply::Challenge(_))) => {
-                error_body(Some(&self.id), &challenge_error())
+            Some(LegEvent::Reply(Reply::Challenge(challenge))) => {
+                error_body(Some(&self.id), &challenge_error(&challenge))
             }
             Some(LegEvent::Note(_)) | None => {
                 let error =

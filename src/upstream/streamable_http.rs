@@ -231,6 +231,7 @@ fn classify(status: StatusCode, headers: &HeaderMap, has_session: bool) -> Optio
             Some(UpstreamError::Challenge(Arc::new(AuthChallenge {
                 forbidden,
                 www_authenticate,
+                why: "the server refuses the credentials",
             })))
         }
         status => Some(UpstreamError::Status(status.as_u16())),

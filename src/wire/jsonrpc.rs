@@ -123,7 +123,7 @@ pub enum Message<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum NotAMessage {
     /// The bytes are not one JSON object.
-    #[error("not one JSON object: {0}")]
+    #[error("not one JSON object")]
     Json(#[from] serde_json::Error),
     /// `jsonrpc` is not `"2.0"`.
     #[error("member `jsonrpc` is not \"2.0\"")]
