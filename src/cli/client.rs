@@ -34,6 +34,8 @@ pub(super) struct Client {
     uri: Uri,
     headers: HeaderMap,
     capabilities: Value,
+    /// Progress and log messages are not wanted.
+    is_quiet: bool,
     next_id: u64,
 }
 
@@ -59,12 +61,20 @@ pub(super) struct Asked {
     pub(super) rejected: Map<String, Value>,
 }
 
+impl Asked {
+    /// There is nothing to answer and nothing to bring back: re-issuing would only run the tool again.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.is_none()
+            && RawObject::of(&self.requests).is_ok_and(|requests| requests.is_empty())
+    }
+}
+
 impl Client {
     /// A client of the server at `url`; `headers` go out with every request.
     pub(super) fn new(url: &str, headers: HeaderMap, has_roots: bool) -> anyhow::Result<Self> {
-        let uri: Uri = url.parse().with_context(|| format!("{url:?} is no URL"))?;
+        let uri: Uri = url.parse().unwrap_or_default();
         if uri.scheme_str() != Some("http") || uri.host().is_none() {
-            bail!("{url:?} is no http:// URL");
+            bail!("{url:?} is no URL of the form http://HOST:PORT/mcp");
         }
         let mut capabilities = json!({"elicitation": {"form": {}, "url": {}}});
         if has_roots {
@@ -76,21 +86,32 @@ impl Client {
             uri,
             headers,
             capabilities,
+            is_quiet: false,
             next_id: 1,
         })
+    }
+
+    /// The same without asking for progress and log messages.
+    pub(super) fn quiet(self) -> Self {
+        Self {
+            is_quiet: true,
+            ..self
+        }
     }
 
     /// The next request of a method with these params, as a JSON-RPC message.
     pub(super) fn message(&mut self, method: &str, mut params: Map<String, Value>) -> Value {
         let id = self.next_id;
         self.next_id += 1;
-        let meta = json!({
+        let mut meta = json!({
             modern::META_PROTOCOL_VERSION: modern::PROTOCOL_VERSION,
             modern::META_CLIENT_INFO: {"name": "holdfast", "version": env!("CARGO_PKG_VERSION")},
             modern::META_CLIENT_CAPABILITIES: self.capabilities,
-            modern::META_PROGRESS_TOKEN: id,
-            modern::META_LOG_LEVEL: LOG_LEVEL,
         });
+        if !self.is_quiet {
+            meta[modern::META_PROGRESS_TOKEN] = id.into();
+            meta[modern::META_LOG_LEVEL] = LOG_LEVEL.into();
+        }
         params.insert("_meta".to_owned(), meta);
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     }
@@ -108,7 +129,8 @@ impl Client {
         let is_stream = response
             .headers()
             .get(CONTENT_TYPE)
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+            .and_then(|kind| kind.to_str().ok())
+            .is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"));
         let mut body = response.into_body();
         let mut decoder = Decoder::new(MESSAGE_BYTES_MAX);
         let mut whole = Vec::new();
@@ -134,8 +156,7 @@ impl Client {
             bail!("the answer ended without a response");
         }
         read(&whole, note)
-            .ok()
-            .flatten()
+            .with_context(|| format!("HTTP status {status}"))?
             .ok_or_else(|| anyhow!("HTTP status {status} and no JSON-RPC response"))
     }
 
@@ -179,7 +200,9 @@ fn read(
         }
         Message::Result { result, .. } => Ok(Some(outcome(result)?)),
         Message::Error { error, .. } => Ok(Some(Outcome::Error(error))),
-        Message::Request { .. } => bail!("the server sent a request, which this era does not know"),
+        Message::Request { .. } => bail!(
+            "the server sent a request, which this era does not know: it may be a legacy server, which wants holdfast in front"
+        ),
     }
 }
 

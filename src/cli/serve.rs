@@ -64,7 +64,10 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
             "no sealing key is configured: a random one is used, which no other process knows and no restart keeps"
         );
     }
-    let (backend, upstream) = (settings.backend.name.clone(), settings.backend.legacy.clone());
+    let (backend, upstream) = (
+        settings.backend.name.clone(),
+        settings.backend.legacy.clone(),
+    );
     super::runtime()?.block_on(async {
         // Before the ready line: whoever reads it may send a signal at once.
         let mut signals = Signals::new().map_err(Failure::Runtime)?;
@@ -259,7 +262,11 @@ impl Running {
         calls.close();
         if !calls.is_empty() {
             let (running, deadline) = (calls.len(), self.deadline);
-            tracing::info!(running, ?deadline, "waiting for calls to end; a second signal cancels them");
+            tracing::info!(
+                running,
+                ?deadline,
+                "waiting for calls to end; a second signal cancels them"
+            );
         }
         let is_late = tokio::select! {
             () = calls.wait() => false,

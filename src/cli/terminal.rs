@@ -28,6 +28,11 @@ pub(super) fn line(text: &str) -> String {
     plain(text).replace(['\n', '\t'], " ")
 }
 
+/// The same, its further lines set in, so that none of them looks like a line of our own.
+pub(super) fn indented(text: &str) -> String {
+    plain(text).replace('\n', "\n    ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -42,6 +47,7 @@ mod tests {
             plain("https://\u{202e}moc.live"),
             "https://\u{fffd}moc.live"
         );
+        assert_eq!(indented("one\ntwo"), "one\n    two");
         assert_eq!(line("Really?\nIt is safe."), "Really? It is safe.");
     }
 }

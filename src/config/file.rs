@@ -303,7 +303,11 @@ impl File {
                 wrong("allowed_origins", why)
             })
         });
-        if let Some(host) = self.allowed_hosts.iter().find(|host| host.contains(['/', ':'])) {
+        if let Some(host) = self
+            .allowed_hosts
+            .iter()
+            .find(|host| host.contains(['/', ':']))
+        {
             let why = format!("{host:?} is not a bare host name");
             return Err(wrong("allowed_hosts", why));
         }

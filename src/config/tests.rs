@@ -59,9 +59,15 @@ fn wrong_configurations_are_refused_whole() {
         ("[limits]\nholds = 1", "unknown field"),
         ("[limits]\nsessions_max = 9223372036854775807", "at most"),
         ("[limits]\nconnections_max = 9223372036854775807", "at most"),
-        ("listen = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"", "admin"),
+        (
+            "listen = \"127.0.0.1:80\"\nadmin = \"127.0.0.1:80\"",
+            "admin",
+        ),
         ("allowed_origins = [\"example.com\"]", "allowed_origins"),
-        ("allowed_origins = [\"https://example.com/\"]", "allowed_origins"),
+        (
+            "allowed_origins = [\"https://example.com/\"]",
+            "allowed_origins",
+        ),
         ("allowed_hosts = [\"http://example.com\"]", "allowed_hosts"),
     ] {
         let refused = with(top).unwrap_err().to_string();

@@ -269,9 +269,19 @@ impl Driver {
         let (backend, error) = (self.backend.name.as_str(), chain(error));
         let session = self.upstream.lease().map(Lease::number);
         if std::mem::replace(&mut self.has_complained, true) {
-            tracing::debug!(backend, session, error, "a message of the server is not understood");
+            tracing::debug!(
+                backend,
+                session,
+                error,
+                "a message of the server is not understood"
+            );
         } else {
-            tracing::warn!(backend, session, error, "a message of the server is not understood");
+            tracing::warn!(
+                backend,
+                session,
+                error,
+                "a message of the server is not understood"
+            );
         }
         let members = RawObject::parse(message).unwrap_or_default();
         let is_answer = members

@@ -8,8 +8,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::support::client::Client;
+use crate::support::form;
 use crate::support::puppet::Ending;
-use crate::support::stage::Stage;
+use crate::support::stage::{Stage, name_schema};
 
 async fn holdfast(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdfast"))
@@ -178,17 +179,30 @@ async fn answers_are_given_without_asking() {
 
 #[tokio::test]
 async fn without_an_answer_and_a_terminal_the_call_is_given_up() {
-    let stage = Stage::with(|config| config.timer("hold_ttl", "300ms")).await;
-    let called = call(&stage, &["name"]).await;
+    let stage = Stage::new().await;
+    let called = call(&stage, &["two"]).await;
     assert_eq!(code(&called), 1);
-    assert!(
-        err(&called).contains("--answer name=JSON"),
-        "{}",
-        err(&called)
-    );
+    for part in ["--answer color=JSON", "--answer size=JSON", "integer"] {
+        assert!(err(&called).contains(part), "{}", err(&called));
+    }
     let called = call(&stage, &["name", "--answer", "name=7"]).await;
     assert_eq!(code(&called), 1);
     assert!(err(&called).contains("does not fit"), "{}", err(&called));
+    // An answer is for one question, not for the next that has the same key.
+    stage.puppet.tool("twice", |call| async move {
+        let first = call.elicit(form("name", name_schema())).await;
+        let second = call.elicit(form("name", name_schema())).await;
+        Ending::text(format!("{} {}", first.said("name"), second.said("name")))
+    });
+    let once = ["twice", "--answer", r#"name="Ada""#];
+    assert_eq!(code(&call(&stage, &once).await), 1);
+    let both = call(
+        &stage,
+        &[&once[..], &["--answer", r#"name="Eve""#]].concat(),
+    )
+    .await;
+    assert_eq!((code(&both), out(&both)), (0, "\"Ada\" \"Eve\"\n"));
+    // Nobody will answer, and the server knows: nothing waits for the end of the hold's time.
     stage.ends().await;
 }
 
@@ -256,5 +270,32 @@ async fn an_error_that_quotes_the_server_is_plain_text() {
     assert_eq!(code(&called), 1);
     assert!(err(&called).contains("owned"), "{}", err(&called));
     assert!(!err(&called).contains(['\u{1b}', '\u{7}']));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_capability_that_is_lacking_is_named() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("rooted", |call| async move {
+        let answer = call.ask("roots/list", json!({})).await;
+        Ending::text(answer.result().to_string())
+    });
+    let called = call(&stage, &["rooted"]).await;
+    assert_eq!(code(&called), 1);
+    assert!(err(&called).contains("--root"), "{}", err(&called));
+    let called = call(&stage, &["rooted", "--root", "file:///a"]).await;
+    assert!(out(&called).contains("file:///a"), "{}", err(&called));
+    assert_eq!(code(&call(&stage, &["rooted", "--root", "a"]).await), 2);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn lists_that_fail_do_not_stop_a_call() {
+    let stage = Stage::new().await;
+    stage.puppet.on("tools/list", "", |_| async {
+        Ending::Error(json!({"code": -32601, "message": "no"}))
+    });
+    let called = call(&stage, &["echo", "n=7"]).await;
+    assert_eq!((code(&called), out(&called)), (0, "{\"n\":7}\n"));
     stage.ends().await;
 }

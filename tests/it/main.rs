@@ -1,7 +1,7 @@
 //! The integration tests: the real binary between a puppet of a legacy server and a raw modern client.
 //!
-//! Each module is a behaviour. There are no fixed ports and no sleeps as synchronisation; every test ends
-//! with `nothing_is_left`.
+//! Each module is a behaviour. There are no fixed ports and no sleeps as synchronisation; tests of calls end with
+//! `nothing_is_left`, on both sides.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -26,5 +26,6 @@ mod sessions;
 mod shutdown;
 mod state;
 mod support;
+mod terminal;
 mod tidy;
 mod url_error;

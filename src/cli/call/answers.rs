@@ -1,9 +1,10 @@
 //! Answers that were given on the command line.
 
+use std::collections::{HashMap, VecDeque};
+
 use anyhow::{Context, bail};
 use serde_json::{Map, Value, json};
 
-use super::ByKey;
 use super::form::{Ask, Question};
 use crate::cli::terminal::plain;
 use crate::translate::input_response;
@@ -11,18 +12,22 @@ use crate::translate::input_response;
 /// What can be answered without asking anybody.
 #[derive(Debug)]
 pub(super) struct Answers {
-    by_key: ByKey,
+    /// In the order given; each is used once, so that none answers a question it was not meant for.
+    by_key: HashMap<String, VecDeque<Value>>,
     roots: Vec<Value>,
 }
 
 impl Answers {
     /// Reads `--answer KEY=JSON` and `--root URI`.
     pub(super) fn parse(answers: &[(String, String)], roots: &[String]) -> anyhow::Result<Self> {
-        let mut by_key = ByKey::new();
+        let mut by_key: HashMap<String, VecDeque<Value>> = HashMap::new();
         for (key, text) in answers {
             let value = serde_json::from_str(text)
                 .with_context(|| format!("--answer {key}={text} is no JSON (text wants quotes)"))?;
-            by_key.insert(key.clone(), value);
+            by_key.entry(key.clone()).or_default().push_back(value);
+        }
+        if let Some(other) = roots.iter().find(|uri| !uri.starts_with("file://")) {
+            bail!("--root {other} is no file:// URI");
         }
         let roots = roots.iter().map(|uri| json!({"uri": uri})).collect();
         Ok(Self { by_key, roots })
@@ -30,23 +35,25 @@ impl Answers {
 
     /// The answer to a question, if there is one. An answer that does not fit is an error, not a reason to ask.
     pub(super) fn prepared(
-        &self,
+        &mut self,
         key: &str,
         question: &Question,
         rejected: Option<&str>,
     ) -> anyhow::Result<Option<Value>> {
         let is_roots = matches!(question.ask, Ask::Roots);
-        let given = self.by_key.get(key);
-        if given.is_none() && !is_roots {
-            return Ok(None);
-        }
-        if let Some(why) = rejected {
+        let queue = self.by_key.get_mut(key);
+        if let Some(why) = rejected
+            && (is_roots || queue.is_some())
+        {
             bail!("the answer to {key:?} was not taken: {}", plain(why));
         }
-        let Some(given) = given.filter(|_| !is_roots) else {
+        if is_roots {
             return Ok(Some(json!({"roots": self.roots})));
+        }
+        let Some(given) = queue.and_then(VecDeque::pop_front) else {
+            return Ok(None);
         };
-        let response = response(given, question);
+        let response = response(&given, question);
         let raw = serde_json::value::to_raw_value(&response)?;
         input_response::check(question.kind, question.params.as_deref(), &raw)
             .with_context(|| format!("the answer to {key:?} does not fit"))?;
@@ -86,7 +93,7 @@ mod tests {
     }
 
     fn check(properties: &str, answer: &str, expected: Option<Value>) {
-        let answers = Answers::parse(&[("k".to_owned(), answer.to_owned())], &[]).unwrap();
+        let mut answers = Answers::parse(&[("k".to_owned(), answer.to_owned())], &[]).unwrap();
         let prepared = answers
             .prepared("k", &question(properties), None)
             .ok()
@@ -117,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_rejected_answer_is_not_given_again() {
-        let answers = Answers::parse(&[("k".to_owned(), "true".to_owned())], &[]).unwrap();
+        let mut answers = Answers::parse(&[("k".to_owned(), "true".to_owned())], &[]).unwrap();
         let question = question(r#"{"a":{"type":"boolean"}}"#);
         assert!(answers.prepared("k", &question, Some("too late")).is_err());
         assert!(answers.prepared("x", &question, None).unwrap().is_none());
@@ -125,6 +132,19 @@ mod tests {
         let roots = roots.unwrap();
         assert!(answers.prepared("roots", &roots, None).unwrap().is_some());
         assert!(answers.prepared("roots", &roots, Some("no")).is_err());
+    }
+
+    #[test]
+    fn an_answer_is_given_once() {
+        let given = ["true", "false"].map(|value| ("k".to_owned(), value.to_owned()));
+        let mut answers = Answers::parse(&given, &[]).unwrap();
+        let question = question(r#"{"a":{"type":"boolean"}}"#);
+        let mut next = || answers.prepared("k", &question, None).unwrap();
+        let accepted = |value: bool| Some(json!({"action": "accept", "content": {"a": value}}));
+        assert_eq!(
+            [next(), next(), next()],
+            [accepted(true), accepted(false), None]
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cli::terminal::line;
 use crate::translate::input_request::{InputKind, InputRequest};
+use crate::wire::legacy;
 use crate::wire::object::RawObject;
 
 /// A question for a person.
@@ -97,6 +99,32 @@ impl Question {
             ask,
         })
     }
+}
+
+impl Question {
+    /// The question and how to answer it, for somebody who writes a command line.
+    pub(super) fn for_a_script(&self, key: &str) -> String {
+        let answer = match &self.ask {
+            Ask::Visit(url) => format!("after a visit to {}: true or false", line(url)),
+            Ask::Roots => "roots, by --root".to_owned(),
+            Ask::Form(fields) => {
+                let fields: Vec<String> = fields
+                    .iter()
+                    .map(|field| format!("{}: {}", line(&field.name), line(field.schema.get())))
+                    .collect();
+                fields.join(", ")
+            }
+        };
+        let (key, message) = (line(key), line(&self.message));
+        format!("  --answer {key}=JSON  {message} ({answer})")
+    }
+}
+
+/// Whether an entry of `inputRequests` is an elicitation.
+pub(super) fn is_elicitation(entry: &RawValue) -> bool {
+    RawObject::of(entry).is_ok_and(|members| {
+        members.string("method").as_deref() == Some(legacy::ELICITATION_CREATE)
+    })
 }
 
 fn fields(params: &RawObject<'_>) -> anyhow::Result<Vec<Field>> {

@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::form::{Ask, Choice, Field, Input, Question};
-use crate::cli::terminal::{line, plain};
+use crate::cli::terminal::{indented, line, plain};
 use crate::translate::input_response;
+
+/// How a short list is used.
+const PICK: &str = "↑↓ to move, enter to pick";
 
 /// The choice of giving no value for an optional property.
 const LEFT_OUT: &str = "(left out)";
@@ -40,7 +43,7 @@ pub(super) fn ask(key: &str, question: &Question, rejected: Option<&str>) -> any
     if let Some(why) = rejected {
         eprintln!("The last answer was not taken: {}", plain(why));
     }
-    eprintln!("\n[{}] {}", line(key), plain(&question.message));
+    eprintln!("\n[{}] {}", line(key), indented(&question.message));
     let answer = match &question.ask {
         Ask::Visit(url) => {
             eprintln!(
@@ -55,6 +58,7 @@ pub(super) fn ask(key: &str, question: &Question, rejected: Option<&str>) -> any
     let intents = vec![Intent::Answer(answer), Intent::Decline, Intent::Cancel];
     let intent = Select::new("What do you want to do?", intents)
         .without_filtering()
+        .with_help_message(PICK)
         .prompt();
     let filled = match (intent, &question.ask) {
         (Ok(Intent::Answer(_)), Ask::Form(fields)) => fill(fields),
@@ -90,7 +94,9 @@ fn value(field: &Field) -> Result<Option<Value>, InquireError> {
     match &field.input {
         Input::YesOrNo if !field.is_required => yes_no_or_nothing(field, &title, &help),
         Input::YesOrNo => {
-            let mut confirm = Confirm::new(&title).with_help_message(&help);
+            let mut confirm = Confirm::new(&title)
+                .with_placeholder("y/n")
+                .with_help_message(&help);
             confirm.default = field.default.as_ref().and_then(Value::as_bool);
             confirm.prompt().map(|yes| Some(yes.into()))
         }
@@ -121,21 +127,27 @@ fn yes_no_or_nothing(
 }
 
 fn help(field: &Field) -> String {
-    let words = field.help.as_deref().map(line).unwrap_or_default();
+    let how = match field.input {
+        Input::YesOrNo if field.is_required => "y or n, then enter",
+        Input::YesOrNo => PICK,
+        Input::One(_) => "↑↓ to move, type to filter, enter to pick",
+        Input::Several(_) => "↑↓ to move, space to pick, enter when done",
+        Input::Text | Input::Number => "enter when done",
+    };
     let skip = if field.is_required {
         ""
     } else {
-        " (may be left out)"
+        "; may be left out"
     };
-    format!("{words}{skip} Esc cancels.")
-        .trim_start()
-        .to_owned()
+    let words = field.help.as_deref().map(line);
+    let words = words.map(|words| format!("{words} · ")).unwrap_or_default();
+    format!("{words}{how}{skip}; Esc cancels")
 }
 
 fn text(field: &Field, title: &str, help: &str) -> Result<Option<Value>, InquireError> {
     let default = field.default.as_ref().map(|value| match value {
         Value::String(text) => plain(text),
-        other => other.to_string(),
+        other => line(&other.to_string()),
     });
     let (schema, is_number) = (field.schema.clone(), field.input == Input::Number);
     let is_optional = !field.is_required;
@@ -178,6 +190,12 @@ fn fits(schema: &RawValue, typed: &str, is_number: bool) -> Result<Value, String
 /// A choice as the list shows it.
 struct Shown<'a>(Option<&'a Choice>);
 
+impl Shown<'_> {
+    fn value(&self) -> Option<&str> {
+        self.0.map(|choice| choice.value.as_str())
+    }
+}
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -201,7 +219,7 @@ fn one(
     let at = choices
         .iter()
         .position(|choice| Some(choice.value.as_str()) == default)
-        .unwrap_or(0);
+        .unwrap_or(if field.is_required { 0 } else { choices.len() });
     let chosen = Select::new(title, shown)
         .with_help_message(help)
         .with_starting_cursor(at)
@@ -223,33 +241,26 @@ fn several(
     let defaults: Vec<usize> = (0..choices.len())
         .filter(|at| suggested(&choices[*at]))
         .collect();
-    let schema = field.schema.clone();
-    let values = |chosen: &[&Shown<'_>]| -> Value {
-        chosen
-            .iter()
-            .filter_map(|shown| shown.0)
-            .map(|choice| choice.value.clone())
-            .collect()
-    };
+    let (schema, is_required) = (field.schema.clone(), field.is_required);
     let validator = move |chosen: &[inquire::list_option::ListOption<&Shown<'_>>]| {
-        let chosen: Vec<&Shown<'_>> = chosen.iter().map(|option| option.value).collect();
-        Ok(
-            match input_response::check_content(&schema, &values(&chosen)) {
-                Ok(()) => Validation::Valid,
-                Err(why) => Validation::Invalid(ErrorMessage::Custom(plain(&why.to_string()))),
-            },
-        )
+        if chosen.is_empty() && !is_required {
+            return Ok(Validation::Valid);
+        }
+        let chosen: Value = chosen
+            .iter()
+            .filter_map(|option| option.value.value())
+            .collect();
+        Ok(match input_response::check_content(&schema, &chosen) {
+            Ok(()) => Validation::Valid,
+            Err(why) => Validation::Invalid(ErrorMessage::Custom(plain(&why.to_string()))),
+        })
     };
     let chosen = MultiSelect::new(title, shown)
         .with_default(&defaults)
         .with_help_message(help)
         .with_validator(validator)
         .prompt()?;
-    let chosen: Value = chosen
-        .iter()
-        .filter_map(|shown| shown.0)
-        .map(|choice| choice.value.clone())
-        .collect();
+    let chosen: Value = chosen.iter().filter_map(Shown::value).collect();
     let is_left_out = !field.is_required && chosen == json!([]);
     Ok((!is_left_out).then_some(chosen))
 }

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::cli::terminal::plain;
+use crate::cli::terminal::{indented, line, plain};
+use crate::wire::error::ErrorObject;
 
 /// A line about a notification; nothing for those that mean nothing to a person.
 pub(super) fn note(method: &str, params: &Value) -> Option<String> {
@@ -12,15 +13,46 @@ pub(super) fn note(method: &str, params: &Value) -> Option<String> {
                 .as_f64()
                 .map(|total| format!("/{total}"))
                 .unwrap_or_default();
-            let message = params["message"].as_str().map(plain).unwrap_or_default();
-            Some(format!("… {}{total} {message}", params["progress"]))
+            let message = params["message"].as_str().map(line).unwrap_or_default();
+            let progress = line(&params["progress"].to_string());
+            Some(format!("… {progress}{total} {message}"))
         }
         "notifications/message" => {
             let level = params["level"].as_str().unwrap_or("log");
-            Some(format!("[{}] {}", plain(level), data(&params["data"])))
+            Some(format!(
+                "[{}] {}",
+                line(level),
+                indented(&data(&params["data"]))
+            ))
         }
         _ => None,
     }
+}
+
+/// What an error says to a person: its words, what it lacked, and whether anything was done.
+pub(super) fn error(error: &ErrorObject) -> String {
+    let data: Value = error
+        .data
+        .as_deref()
+        .and_then(|data| serde_json::from_str(data.get()).ok())
+        .unwrap_or_default();
+    let mut said = format!("error {}: {}", error.code, plain(&error.message));
+    if let Some(required) = data["requiredCapabilities"].as_object() {
+        let names: Vec<String> = required.keys().map(|name| line(name)).collect();
+        said.push_str(&format!(" ({})", names.join(", ")));
+        if required.contains_key("roots") {
+            said.push_str("; give roots with --root file:///…");
+        }
+        if required.contains_key("sampling") {
+            said.push_str("; there is no model here to sample");
+        }
+    }
+    match data["mayHaveRun"].as_bool() {
+        Some(true) => said.push_str("; the tool may have run"),
+        Some(false) => said.push_str("; the tool did not run"),
+        None => {}
+    }
+    said
 }
 
 fn data(value: &Value) -> String {
