@@ -18,6 +18,7 @@ mod held;
 mod late;
 mod legs;
 mod plain;
+mod pool;
 mod progress;
 mod puppetry;
 mod questions;

@@ -303,7 +303,7 @@ async fn calls_of_one_caller_do_not_mix() {
             let params = form(&format!("name{n}"), name_schema());
             let answer = match general_stream {
                 GeneralStream::Offered => call.ask_generally("elicitation/create", params).await,
-                GeneralStream::Refused => call.elicit(params).await,
+                GeneralStream::Refused | GeneralStream::AfterStatus(_) => call.elicit(params).await,
             };
             Ending::text(format!("{n} {}", answer.said(&format!("name{n}"))))
         });

@@ -130,6 +130,7 @@ impl Gateway {
 
     async fn start(arguments: &[String]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+            .env("RUST_LOG", "info,holdfast::session=debug")
             .arg("serve")
             .args(arguments)
             .args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"])

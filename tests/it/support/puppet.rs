@@ -85,6 +85,8 @@ pub(crate) enum GeneralStream {
     Offered,
     /// 405.
     Refused,
+    /// This status to each first GET of a session, then it is offered.
+    AfterStatus(u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

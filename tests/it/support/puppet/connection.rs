@@ -136,6 +136,12 @@ async fn get(
         whole(writer, 404, &[], b"").await?;
         return Ok(true);
     };
+    if let GeneralStream::AfterStatus(status) = shared.manner.general_stream
+        && session.is_first_get()
+    {
+        whole(writer, status, &[], b"").await?;
+        return Ok(true);
+    }
     let Some(stream) = session.open_general_stream() else {
         whole(writer, 409, &[], b"").await?;
         return Ok(true);

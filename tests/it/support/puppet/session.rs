@@ -45,6 +45,8 @@ struct Inner {
     /// Ids of questions that were asked, and what each was answered first.
     questions: HashMap<String, Option<Value>>,
     general_stream: Option<mpsc::Sender<Out>>,
+    /// A GET has come.
+    was_listened_to: bool,
 }
 
 impl Session {
@@ -59,6 +61,7 @@ impl Session {
             requests: HashMap::new(),
             questions: HashMap::new(),
             general_stream: None,
+            was_listened_to: false,
         };
         let session = Arc::new(Self {
             id: format!("session-{number}"),
@@ -200,12 +203,17 @@ impl Session {
     }
 
     /// What a question was answered.
-    pub(super) fn answer(&self, id: &Value) -> Option<Value> {
+    pub(crate) fn answer(&self, id: &Value) -> Option<Value> {
         self.inner()
             .questions
             .get(&id.to_string())
             .cloned()
             .flatten()
+    }
+
+    /// Whether no GET has come before this one.
+    pub(super) fn is_first_get(&self) -> bool {
+        !std::mem::replace(&mut self.inner().was_listened_to, true)
     }
 
     /// Opens the general stream; nothing when one is open or the session is over.
