@@ -58,7 +58,7 @@ pub struct BackendSettings {
     pub hints: CacheHints,
 }
 
-/// What tells one caller from another (DESIGN.md, Principals).
+/// What tells one caller from another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrincipalSource {
     /// The digest of the `Authorization` value.
@@ -210,7 +210,7 @@ impl Default for Limits {
             body_bytes_max: 4 << 20,
             // Four times what a client may send: results carry images and files.
             message_bytes_max: 16 << 20,
-            // What one process is built for (DESIGN.md, Speed and size).
+            // What one process is built for.
             holds_max: 50_000,
             // As many as the usual limit of open files allows.
             sessions_max: 20_000,

@@ -1,5 +1,5 @@
 //! Era to era, as pure functions: requests, results, input requests and responses, notifications, errors
-//! and discovery. See PROTOCOL.md for the map; each file names the clause it follows.
+//! and discovery. See docs/mapping.md for the map; each file names the clause it follows.
 //!
 //! Nothing here does I/O or knows a session. Payloads are spliced as raw JSON, never rebuilt from a tree.
 

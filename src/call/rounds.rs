@@ -2,7 +2,7 @@
 //!
 //! A round begins when an `InputRequiredResult` is sealed and is answered by the first re-issue that brings
 //! its state. The same answers again join the running leg or get the remembered reply; other answers are
-//! refused, since the first ones may have reached the server (DESIGN.md, invariant 3).
+//! refused, since the first ones may have reached the server (README, invariant 3).
 
 use super::reply::{Reply, failed};
 

@@ -1,4 +1,4 @@
-//! Admission of a modern request: the checks of PROTOCOL.md's table that concern headers and body.
+//! Admission of a modern request: the checks of docs/mapping.md that concern headers and body.
 //!
 //! Passing yields an [`Admitted`], which later stages require. Errors echo the request's id when it could be read.
 //! Spec: 2026-07-28 basic/index "`_meta`", basic/transports/streamable-http "Server Validation", basic/versioning.

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// Who a caller is, as far as sharing goes (DESIGN.md, Principals).
+/// Who a caller is, as far as sharing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Principal {
     /// No credentials: all such callers look alike.
