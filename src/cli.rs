@@ -14,12 +14,12 @@ mod call;
 mod client;
 mod demo;
 mod keygen;
-pub mod serve;
+pub(crate) mod serve;
 mod terminal;
 
 /// What every command ends with when it does not end well.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Something failed while running: exit code 1.
     #[error(transparent)]
     Runtime(anyhow::Error),
@@ -31,7 +31,7 @@ pub enum Failure {
 /// A migration gateway for the Model Context Protocol.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 100)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -52,7 +52,7 @@ enum Command {
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// For people.
     Text,
     /// One JSON object a line.
@@ -89,7 +89,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// Runs the chosen command to its end and says how the process exits.
-pub fn run(cli: Cli) -> ExitCode {
+pub(crate) fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
         Command::Demo(args) => demo::run(&args),

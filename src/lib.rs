@@ -3,7 +3,6 @@
 //! A request walks down this list, a result walks back up; no module reaches around its neighbour.
 
 pub mod call;
-pub mod cli;
 pub mod config;
 pub mod hold;
 pub mod listen;

@@ -2,8 +2,10 @@
 
 use std::process::ExitCode;
 
+use crate::cli::Cli;
 use clap::Parser;
-use holdfast::cli::{self, Cli};
+
+mod cli;
 
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

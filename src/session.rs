@@ -9,6 +9,7 @@ use http::HeaderValue;
 
 use crate::translate::capability::ClientCapabilities;
 
+mod error;
 mod general_stream;
 mod handshake;
 mod inbox;
@@ -19,10 +20,12 @@ mod pool;
 mod principal;
 mod shelf;
 
+pub use error::LeaseError;
 pub use handshake::HandshakeError;
-pub use lease::{Lease, LeaseMode};
-pub use pool::{LeaseError, Pool, PoolSettings};
+pub use lease::Lease;
+pub use pool::{Pool, PoolSettings};
 pub use principal::{Binding, Principal};
+pub use shelf::LeaseMode;
 
 /// Whom a session serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

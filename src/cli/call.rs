@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Failure;
 use super::client::{Asked, Client, Outcome, reissue};
 use super::terminal::plain;
-use crate::wire::object::RawObject;
+use holdfast::wire::object::RawObject;
 
 mod answers;
 mod form;

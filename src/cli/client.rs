@@ -14,12 +14,12 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::translate::result::META_REJECTED;
-use crate::wire::error::ErrorObject;
-use crate::wire::jsonrpc::Message;
-use crate::wire::object::RawObject;
-use crate::wire::sse::Decoder;
-use crate::wire::{header, modern};
+use holdfast::translate::result::META_REJECTED;
+use holdfast::wire::error::ErrorObject;
+use holdfast::wire::jsonrpc::Message;
+use holdfast::wire::object::RawObject;
+use holdfast::wire::sse::Decoder;
+use holdfast::wire::{header, modern};
 
 /// The largest message that is read: a person's terminal takes no more.
 const MESSAGE_BYTES_MAX: usize = 64 << 20;

@@ -10,7 +10,7 @@ use clap::Args;
 
 use super::serve::{self, Running, Signals};
 use super::{Failure, LogFormat};
-use crate::config::{self, Settings};
+use holdfast::config::{self, Settings};
 
 mod server;
 mod session;

@@ -12,15 +12,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Failure, LogFormat};
-use crate::config::{self, Settings};
-use crate::hold::Clock;
-use crate::hold::backend::Backend;
-use crate::hold::registry::Registry;
-use crate::listen::{self, Front, Terms};
-use crate::observe::{Count, Metrics};
-use crate::route::Gateway;
-use crate::session::{Pool, PoolSettings};
-use crate::upstream::streamable_http::TransportLimits;
+use holdfast::config::{self, Settings};
+use holdfast::hold::Clock;
+use holdfast::hold::backend::Backend;
+use holdfast::hold::registry::Registry;
+use holdfast::listen::{self, Front, Terms};
+use holdfast::observe::{Count, Metrics};
+use holdfast::route::Gateway;
+use holdfast::session::{Pool, PoolSettings};
+use holdfast::upstream::streamable_http::TransportLimits;
 
 /// How often idle sessions and old outcomes are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
@@ -33,7 +33,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// The server behind, as http://HOST:PORT/PATH
     #[arg(
         long,
@@ -119,11 +119,11 @@ impl Signals {
 
 /// A gateway that serves.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     /// Where clients reach it.
-    pub address: SocketAddr,
+    pub(crate) address: SocketAddr,
     /// Where its admin listener is, if it has one.
-    pub admin: Option<SocketAddr>,
+    pub(crate) admin: Option<SocketAddr>,
     gateway: Arc<Gateway>,
     backend: Arc<Backend>,
     terms: Terms,
@@ -134,7 +134,7 @@ pub struct Running {
 ///
 /// # Errors
 /// When an address is not to be had.
-pub async fn start(settings: Settings) -> anyhow::Result<Running> {
+pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     let bound = |address| async move {
         listen::bind(address)
             .await
@@ -250,7 +250,7 @@ async fn sweep(backend: Arc<Backend>, every: Duration) {
 impl Running {
     /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
     /// `hurry` comes, then they are cancelled; responses are sent to their end; all sessions are closed.
-    pub async fn shutdown(self, hurry: impl Future<Output = ()>) {
+    pub(crate) async fn shutdown(self, hurry: impl Future<Output = ()>) {
         let (calls, connections) = (&self.backend.calls, &self.terms.connections);
         self.gateway.drain();
         let mut time_is_up = std::pin::pin!(async {
@@ -305,7 +305,7 @@ impl Running {
 
 /// `holdfast check-config FILE`.
 #[derive(Debug, Args)]
-pub struct CheckConfigArgs {
+pub(crate) struct CheckConfigArgs {
     /// The file to check
     file: PathBuf,
 }

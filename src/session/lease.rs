@@ -9,7 +9,6 @@ use bytes::Bytes;
 use super::Caller;
 use super::inbox::Inbox;
 use super::live::Session;
-use super::pool::Pool;
 use crate::call::SessionFate;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::UpstreamError;
@@ -21,19 +20,19 @@ use crate::wire::modern::LogLevel;
 /// How long a call waits for the server to take a log level: it is a courtesy, not worth a call.
 const LOG_LEVEL_WAIT: Duration = Duration::from_secs(2);
 
-/// Whether a call shares its session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseMode {
-    /// Nothing will be asked: other such calls may use the session at the same time.
-    Shared,
-    /// Something may be asked on the general stream: no other call may be running on the session.
-    Exclusive,
+/// Where a session goes when its call lets it go.
+pub(super) trait Home: std::fmt::Debug + Send + Sync {
+    /// An id for a request to the server, unique over all its sessions.
+    fn next_id(&self) -> UpstreamId;
+
+    /// Takes a session back, with its inbox if the call had it for itself.
+    fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate);
 }
 
 /// A session in use. Dropped, it goes back to its pool or is closed.
 #[derive(Debug)]
 pub struct Lease {
-    pool: Arc<Pool>,
+    home: Arc<dyn Home>,
     session: Arc<Session>,
     /// Present while the call has the session for itself.
     inbox: Option<Inbox>,
@@ -44,7 +43,7 @@ pub struct Lease {
 
 impl Lease {
     pub(super) fn new(
-        pool: Arc<Pool>,
+        home: Arc<dyn Home>,
         session: Arc<Session>,
         inbox: Option<Inbox>,
         isolated: bool,
@@ -53,7 +52,7 @@ impl Lease {
             .is_exclusive
             .store(inbox.is_some(), Ordering::Release);
         Self {
-            pool,
+            home,
             session,
             inbox,
             fate: SessionFate::Reuse,
@@ -117,7 +116,7 @@ impl Lease {
         if is_enough {
             return;
         }
-        let id = self.pool.next_id();
+        let id = self.home.next_id();
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let request = jsonrpc::request(id, legacy::LOGGING_SET_LEVEL, params.as_bytes());
         let answered =
@@ -166,7 +165,7 @@ impl Drop for Lease {
         } else {
             self.fate
         };
-        self.pool.give_back(&self.session, inbox, fate);
+        self.home.take_back(&self.session, inbox, fate);
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Mutex as AsyncMutex, MutexGuard as Turn};
 
-use super::pool::LeaseError;
+use super::error::LeaseError;
 
 /// The turns of one key.
 #[derive(Debug, Default)]

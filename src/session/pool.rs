@@ -10,12 +10,13 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::error::LeaseError;
 use super::general_stream::Listener;
-use super::handshake::{self, HandshakeError};
+use super::handshake;
 use super::inbox::Inbox;
-use super::lease::{Lease, LeaseMode};
+use super::lease::{Home, Lease};
 use super::live::Session;
-use super::shelf::Shelf;
+use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
@@ -41,26 +42,6 @@ pub struct PoolSettings {
     pub session_wait: Duration,
     /// How long a question outside any call waits.
     pub stray_question_max: Duration,
-}
-
-/// Why there is no session for a call. The call was not sent.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum LeaseError {
-    /// As many sessions are open as may be.
-    #[error("all sessions with the server are in use")]
-    Exhausted,
-    /// The handshake failed.
-    #[error(transparent)]
-    Handshake(Arc<HandshakeError>),
-    /// The process is going down.
-    #[error("the gateway is shutting down")]
-    Closing,
-}
-
-impl From<HandshakeError> for LeaseError {
-    fn from(error: HandshakeError) -> Self {
-        Self::Handshake(Arc::new(error))
-    }
 }
 
 /// The sessions with one server.
@@ -168,13 +149,17 @@ impl Pool {
         self.is_closing.load(Ordering::Acquire)
     }
 
+    fn home(self: &Arc<Self>) -> Arc<dyn Home> {
+        Arc::<Self>::clone(self)
+    }
+
     fn warm(self: &Arc<Self>, caller: &Caller, mode: LeaseMode) -> Option<Lease> {
         if caller.isolated {
             return None;
         }
         let (session, inbox) = self.shelves.get_mut(&caller.key)?.take(mode)?;
         session.renew(caller.credentials.as_ref());
-        Some(Lease::new(Arc::clone(self), session, inbox, false))
+        Some(Lease::new(self.home(), session, inbox, false))
     }
 
     async fn warm_or_new(
@@ -263,12 +248,12 @@ impl Pool {
             self.tasks.spawn(listener.listen(stream, end));
         }
         if caller.isolated {
-            return Ok(Lease::new(Arc::clone(self), session, Some(inbox), true));
+            return Ok(Lease::new(self.home(), session, Some(inbox), true));
         }
         let mut shelf = self.shelves.entry(caller.key.clone()).or_default();
         let (session, inbox) = shelf.put_to_use(session, inbox, mode);
         drop(shelf);
-        Ok(Lease::new(Arc::clone(self), session, inbox, false))
+        Ok(Lease::new(self.home(), session, inbox, false))
     }
 
     /// Opens the general stream. Only a refusal means that there is none: of 405 the spec says so, and of the other
@@ -307,25 +292,6 @@ impl Pool {
             GeneralStream::NotOffered
         } else {
             GeneralStream::Expected
-        }
-    }
-
-    /// What a dropped lease does.
-    pub(super) fn give_back(
-        &self,
-        session: &Arc<Session>,
-        inbox: Option<Inbox>,
-        fate: SessionFate,
-    ) {
-        session.is_exclusive.store(false, Ordering::Release);
-        let mut shelf = self.shelves.entry(session.key.clone()).or_default();
-        // Read under the lock of the shelf: `close_all` sets it before it comes by.
-        let is_closing = self.is_closing();
-        let retired = shelf.put_back(session, inbox, fate, is_closing);
-        drop(shelf);
-        match retired {
-            Some(session) => self.close(session),
-            None => self.became_idle.notify_waiters(),
         }
     }
 
@@ -385,6 +351,25 @@ impl Pool {
             for session in shelf.take_idle(|_| true) {
                 self.close(session);
             }
+        }
+    }
+}
+
+impl Home for Pool {
+    fn next_id(&self) -> UpstreamId {
+        Self::next_id(self)
+    }
+
+    fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate) {
+        session.is_exclusive.store(false, Ordering::Release);
+        let mut shelf = self.shelves.entry(session.key.clone()).or_default();
+        // Read under the lock of the shelf: `close_all` sets it before it comes by.
+        let is_closing = self.is_closing();
+        let retired = shelf.put_back(session, inbox, fate, is_closing);
+        drop(shelf);
+        match retired {
+            Some(session) => self.close(session),
+            None => self.became_idle.notify_waiters(),
         }
     }
 }

@@ -5,10 +5,18 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::inbox::Inbox;
-use super::lease::LeaseMode;
 use super::live::Session;
 use super::opening::Opening;
 use crate::call::SessionFate;
+
+/// Whether a call shares its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaseMode {
+    /// Nothing will be asked: other such calls may use the session at the same time.
+    Shared,
+    /// Something may be asked on the general stream: no other call may be running on the session.
+    Exclusive,
+}
 
 /// Where the sessions of one key stand.
 #[derive(Debug, Default)]

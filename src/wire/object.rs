@@ -88,7 +88,7 @@ pub fn is_null(raw: &RawValue) -> bool {
 }
 
 /// The value with sorted keys and without white space, so that the same value in another order reads the same.
-/// Numbers stay as they are written. What is nested deeper than [`CANONICAL_DEPTH_MAX`], or names a member twice,
+/// Numbers stay as they are written. What is nested deeper than `CANONICAL_DEPTH_MAX`, or names a member twice,
 /// stands for itself.
 #[must_use]
 pub fn canonical(raw: &RawValue) -> Vec<u8> {

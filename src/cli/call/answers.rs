@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::{Ask, Question};
 use crate::cli::terminal::plain;
-use crate::translate::input_response;
+use holdfast::translate::input_response;
 
 /// What can be answered without asking anybody.
 #[derive(Debug)]

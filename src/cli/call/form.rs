@@ -7,9 +7,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::cli::terminal::line;
-use crate::translate::input_request::{InputKind, InputRequest};
-use crate::wire::legacy;
-use crate::wire::object::RawObject;
+use holdfast::translate::input_request::{InputKind, InputRequest};
+use holdfast::wire::legacy;
+use holdfast::wire::object::RawObject;
 
 /// A question for a person.
 #[derive(Debug)]

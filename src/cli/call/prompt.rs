@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::form::{Ask, Choice, Field, Input, Question};
 use crate::cli::terminal::{indented, line, plain};
-use crate::translate::input_response;
+use holdfast::translate::input_response;
 
 /// How a short list is used.
 const PICK: &str = "↑↓ to move, enter to pick";

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::terminal::{indented, line, plain};
-use crate::wire::error::ErrorObject;
+use holdfast::wire::error::ErrorObject;
 
 /// A line about a notification; nothing for those that mean nothing to a person.
 pub(super) fn note(method: &str, params: &Value) -> Option<String> {

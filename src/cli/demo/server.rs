@@ -28,8 +28,8 @@ use tokio_util::task::TaskTracker;
 
 use super::session::Session;
 use super::tools;
-use crate::hold::seal::random_bytes;
-use crate::wire::{error, header, legacy};
+use holdfast::hold::seal::random_bytes;
+use holdfast::wire::{error, header, legacy};
 
 /// Bounds a body; the demo's are a few hundred bytes.
 const BODY_BYTES_MAX: usize = 64 << 10;

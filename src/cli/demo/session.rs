@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::wire::{legacy, sse};
+use holdfast::wire::{legacy, sse};
 
 /// One session.
 pub(super) struct Session {

@@ -8,8 +8,8 @@ use http::HeaderMap;
 use serde_json::{Map, Value, json};
 
 use crate::cli::client::{Asked, Client, Outcome, reissue};
-use crate::wire::modern;
-use crate::wire::object::RawObject;
+use holdfast::wire::modern;
+use holdfast::wire::object::RawObject;
 
 /// One conversation: a tool, and what is answered in each round until the result.
 struct Story {
