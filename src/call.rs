@@ -52,6 +52,12 @@ pub struct CallLimits {
     pub leg_grace: Duration,
     /// How long a server may stay silent while a leg waits for it.
     pub upstream_silence_max: Duration,
+    /// How long a leg of a call that could be asked something waits before it is answered with a state alone.
+    pub leg_max: Duration,
+    /// How long a call that was answered with a state alone waits for its next leg, which comes at once or never.
+    pub stretch_grace: Duration,
+    /// Rounds after which a leg is not stretched any more, but stays open.
+    pub stretch_rounds_max: u32,
     /// How many questions of one call may be open at once.
     pub questions_max: usize,
     /// How often one call may be run anew after error −32042.
@@ -64,4 +70,7 @@ pub trait Seal {
     /// the legacy call has ended and the re-issue starts it anew. `None` when it cannot be sealed: the call
     /// then cannot be held.
     fn seal(&self, round: Round, valid_for: Duration, rerun: bool) -> Option<String>;
+
+    /// Whether one more call could be held: at the bound a running call is not put at risk by being parked.
+    fn has_room(&self) -> bool;
 }

@@ -124,6 +124,10 @@ pub struct CallTimers {
     pub hold_ttl: Duration,
     /// See [`CallLimits::leg_grace`].
     pub leg_grace: Duration,
+    /// See [`CallLimits::leg_max`].
+    pub leg_max: Duration,
+    /// See [`CallLimits::stretch_grace`].
+    pub stretch_grace: Duration,
     /// See [`CallLimits::upstream_silence_max`].
     pub upstream_silence_max: Duration,
 }
@@ -177,6 +181,10 @@ impl Default for CallTimers {
             // A client reconnects within seconds, or not at all.
             leg_grace: Duration::from_secs(10),
             // Five times what clients wait by default: a tool that is silent for longer is lost.
+            // SDK clients give up on a leg after a minute.
+            leg_max: Duration::from_secs(45),
+            // Time for a client to find the network again.
+            stretch_grace: Duration::from_secs(60),
             upstream_silence_max: Duration::from_secs(300),
         }
     }
@@ -197,6 +205,8 @@ pub struct Limits {
     pub connections_max: usize,
     /// Questions of one call that are open at once.
     pub questions_max: usize,
+    /// Rounds after which a slow call's leg stays open instead of being answered with a state alone.
+    pub stretch_rounds_max: u32,
     /// How often one call is run anew after error −32042.
     pub reruns_max: u32,
     /// Bytes of remembered outcomes; the oldest give way.
@@ -217,6 +227,8 @@ impl Default for Limits {
             connections_max: 20_000,
             // A form asks a person; nobody answers more at once. Arbitrary.
             questions_max: 32,
+            // Clients stop after ten rounds, and a question or two may come as well.
+            stretch_rounds_max: 6,
             // Clients stop after ten rounds.
             reruns_max: 8,
             // Some hundred large results.
@@ -247,6 +259,9 @@ impl Settings {
             gather_max: timers.gather_max,
             hold_ttl: timers.hold_ttl,
             leg_grace: timers.leg_grace,
+            leg_max: timers.leg_max,
+            stretch_grace: timers.stretch_grace,
+            stretch_rounds_max: self.limits.stretch_rounds_max,
             upstream_silence_max: timers.upstream_silence_max,
             questions_max: self.limits.questions_max,
             reruns_max: self.limits.reruns_max,

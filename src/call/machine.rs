@@ -67,6 +67,9 @@ pub struct Call {
     pub(super) roots: Option<Box<str>>,
     /// The latest progress that no leg has heard.
     pub(super) progress: Option<Box<RawValue>>,
+    /// When the legs are answered with a state alone, so that they do not last longer than clients and
+    /// middleboxes bear.
+    pub(super) stretch_at: Option<Moment>,
     /// Until when a call without a leg waits for a repeat.
     pub(super) grace: Option<Moment>,
     /// Who the server is; known once a session is leased.
@@ -86,7 +89,7 @@ impl Call {
     #[must_use]
     pub fn new(spec: CallSpec, limits: Arc<CallLimits>, leg: Leg, now: Moment) -> Self {
         let silent_until = now + limits.upstream_silence_max;
-        Self {
+        let mut call = Self {
             spec,
             limits,
             phase: Phase::Running { silent_until },
@@ -103,7 +106,17 @@ impl Call {
             reruns: 0,
             is_declined: false,
             actions: VecDeque::new(),
-        }
+            stretch_at: None,
+        };
+        call.begin_leg(now);
+        call
+    }
+
+    /// A leg begins to wait for the server.
+    pub(super) fn begin_leg(&mut self, now: Moment) {
+        let may_be_stretched =
+            self.spec.method.may_ask() && self.rounds.next().0 <= self.limits.stretch_rounds_max;
+        self.stretch_at = may_be_stretched.then(|| now + self.limits.leg_max);
     }
 
     /// The id of its current request towards the server.
@@ -138,7 +151,9 @@ impl Call {
             Phase::Gathering { until, .. } | Phase::Parked { until } => Some(until),
             Phase::Ended => None,
         }?;
-        Some(self.grace.map_or(phase, |grace| grace.min(phase)))
+        let stretch = self.stretch_at.filter(|_| self.is_running());
+        let others = [self.grace, stretch].into_iter().flatten();
+        Some(others.fold(phase, Moment::min))
     }
 
     /// The next thing to do, in order.
@@ -405,13 +420,30 @@ impl Call {
         let info = self.identity.server_info.as_deref();
         let requests = self.questions.show();
         let rejected = std::mem::take(&mut self.rejected);
-        let reply: Bytes = result::input_required(Some(&requests), &state, info, &rejected).into();
+        let reply = result::input_required(Some(&requests), &state, info, &rejected);
+        self.park(now + self.limits.hold_ttl, reply.into());
+    }
+
+    /// Answers the legs with a state alone: their client comes back at once and goes on waiting. Where that cannot
+    /// be, or nobody waits, the legs stay as they are.
+    fn stretch(&mut self, now: Moment, seal: &dyn Seal) {
+        self.stretch_at = None;
+        if self.legs.is_empty() || !seal.has_room() {
+            return;
+        }
+        let state = seal.seal(self.rounds.next(), self.limits.hold_ttl, false);
+        if let Some(state) = state {
+            let info = self.identity.server_info.as_deref();
+            let reply = result::input_required(None, &state, info, &[]);
+            self.park(now + self.limits.stretch_grace, reply.into());
+        }
+    }
+
+    fn park(&mut self, until: Moment, reply: Bytes) {
         let reply = Reply::Result(reply);
         self.rounds.ask(&reply);
         self.reply_to_all(&reply);
-        self.phase = Phase::Parked {
-            until: now + self.limits.hold_ttl,
-        };
+        self.phase = Phase::Parked { until };
     }
 
     pub(super) fn run(&mut self, now: Moment) {
@@ -438,6 +470,9 @@ impl Call {
             return self.give_up("the client went away");
         }
         match self.phase {
+            Phase::Running { .. } if self.stretch_at.is_some_and(|at| at <= now) => {
+                self.stretch(now, seal);
+            }
             Phase::Running { silent_until } if silent_until <= now => {
                 self.give_up("the server did not answer in time");
             }

@@ -44,6 +44,7 @@ impl Call {
             Verdict::Fresh => {
                 self.grace = None;
                 self.legs.push(leg);
+                self.begin_leg(now);
                 self.tell_progress();
                 let goes_on = self.take_answers(&answers.responses);
                 self.spec.capabilities = answers.capabilities;

@@ -22,6 +22,10 @@ impl Seal for PlainSeal {
     fn seal(&self, round: Round, _valid_for: Duration, rerun: bool) -> Option<String> {
         Some(format!("{}{}", round.0, if rerun { " rerun" } else { "" }))
     }
+
+    fn has_room(&self) -> bool {
+        true
+    }
 }
 
 const ALL: &str = r#"{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}"#;
@@ -32,7 +36,10 @@ fn limits() -> CallLimits {
         gather_max: Duration::from_millis(50),
         hold_ttl: Duration::from_secs(900),
         leg_grace: Duration::from_secs(10),
-        upstream_silence_max: Duration::from_secs(300),
+        leg_max: Duration::from_secs(20),
+        stretch_grace: Duration::from_secs(60),
+        stretch_rounds_max: 2,
+        upstream_silence_max: Duration::from_secs(40),
         questions_max: 4,
         reruns_max: 2,
     }
@@ -175,6 +182,9 @@ fn summary(reply: &Reply) -> String {
         Reply::Result(result) => {
             let result: Value = serde_json::from_slice(result).unwrap();
             match result["inputRequests"].as_object() {
+                None if result["resultType"] == "input_required" => {
+                    format!("waits as {}", result["requestState"].as_str().unwrap())
+                }
                 None => "done".to_owned(),
                 Some(requests) => {
                     let keys: Vec<&str> = requests.keys().map(String::as_str).collect();
@@ -378,8 +388,51 @@ fn nothing_is_asked_during_a_list() {
 }
 
 #[test]
+fn a_slow_call_is_stretched_over_legs_and_its_last_leg_stays_open() {
+    const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
+    let mut bench = Bench::new(Method::ToolsCall, "{}");
+    // The server is not silent, it is slow.
+    let slow = |bench: &mut Bench| {
+        bench.now = bench.now + Duration::from_secs(15);
+        bench.server(PROGRESS);
+        bench.done.clear();
+    };
+    slow(&mut bench);
+    bench.waits();
+    bench.did(&["reply 1 waits as 1"]);
+    assert!(bench.call.is_parked());
+    bench.reissues(1, "{}");
+    bench.reissues(1, "{}");
+    slow(&mut bench);
+    bench.waits();
+    bench.did(&["reply 2 waits as 2", "reply 3 waits as 2"]);
+    // Beyond the bound it stays open.
+    bench.reissues(2, "{}");
+    slow(&mut bench);
+    slow(&mut bench);
+    bench.server(DONE);
+    bench.did(&["reuse", "reply 4 done", "end"]);
+}
+
+#[test]
+fn what_comes_between_two_legs_waits_for_the_next() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.now = Moment(Duration::from_secs(10));
+    bench.server(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
+    bench.waits();
+    bench.did(&["result 0", "reply 1 waits as 1"]);
+    bench.asks(1, "a");
+    bench.reissues(1, "{}");
+    bench.did(&["reply 2 asks a as 2"]);
+    bench.reissues(2, YES);
+    bench.did(&["result 1"]);
+    bench.server(DONE);
+    bench.did(&["reuse", "reply 3 done", "end"]);
+}
+
+#[test]
 fn time_ends_what_nobody_ends() {
-    let mut silent = Bench::new(Method::ToolsCall, ALL);
+    let mut silent = Bench::new(Method::ToolsList, ALL);
     silent.waits();
     silent.did(&["cancel", "retire", "reply 1 lost", "end"]);
     let mut held = Bench::new(Method::ToolsCall, ALL);

@@ -241,6 +241,8 @@ overrides!(TimersTable over Timers {
     gather_max: Span => call.gather_max = |span: Span| Ok::<_, ConfigError>(span.0),
     hold_ttl: Span => call.hold_ttl = |span: Span| Ok::<_, ConfigError>(span.0),
     leg_grace: Span => call.leg_grace = |span: Span| Ok::<_, ConfigError>(span.0),
+    leg_max: Span => call.leg_max = |span: Span| Ok::<_, ConfigError>(span.0),
+    stretch_grace: Span => call.stretch_grace = |span: Span| Ok::<_, ConfigError>(span.0),
     upstream_silence_max: Span => call.upstream_silence_max = |span: Span| Ok::<_, ConfigError>(span.0),
     outcome_ttl: Span => outcome_ttl = |span: Span| Ok::<_, ConfigError>(span.0),
     session_idle: Span => session_idle = |span: Span| Ok::<_, ConfigError>(span.0),
@@ -265,6 +267,7 @@ overrides!(LimitsTable over Limits {
     sessions_max: usize => sessions_max = |count| counted("sessions_max", count),
     connections_max: usize => connections_max = |count| counted("connections_max", count),
     questions_max: usize => questions_max = |count| counted("questions_max", count),
+    stretch_rounds_max: u32 => stretch_rounds_max = Ok::<_, ConfigError>,
     reruns_max: u32 => reruns_max = Ok::<_, ConfigError>,
     outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });

@@ -74,4 +74,9 @@ impl Seal for HoldSeal {
         };
         self.backend.keys.seal(&state).ok()
     }
+
+    fn has_room(&self) -> bool {
+        // A call that was sealed before is held already.
+        self.hold.get().is_some() || self.backend.registry.has_room()
+    }
 }

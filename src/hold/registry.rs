@@ -111,6 +111,12 @@ impl Registry {
         }
     }
 
+    /// Whether one more may be entered.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.live.load(Ordering::Acquire) < self.live_max
+    }
+
     /// Looks up the hold of a re-issue.
     #[must_use]
     pub fn find(&self, id: HoldId, round: Round, digest: AnswersDigest) -> Found {

@@ -26,6 +26,7 @@ mod replay;
 mod sessions;
 mod shutdown;
 mod state;
+mod stretch;
 mod support;
 mod terminal;
 mod tidy;
