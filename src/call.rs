@@ -39,6 +39,17 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
+/// What becomes of a question that its client cannot be asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingCapability {
+    /// The call ends, and its client is told what it would have to declare (−32021).
+    #[default]
+    Error,
+    /// The server is told that the question was declined, or refused where it is no elicitation, and the call goes
+    /// on: the tool's own way to do without reaches the client.
+    Decline,
+}
+
 /// The clocks and bounds of a call; see the configuration for where each number comes from.
 #[derive(Clone, Debug)]
 pub struct CallLimits {
@@ -62,6 +73,8 @@ pub struct CallLimits {
     pub questions_max: usize,
     /// How often one call may be run anew after error −32042.
     pub reruns_max: u32,
+    /// What becomes of a question that the client cannot be asked.
+    pub missing_capability: MissingCapability,
 }
 
 /// Seals the `requestState` of a round; the shell injects keys, randomness and wall-clock time.

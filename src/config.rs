@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Uri};
 
-use crate::call::CallLimits;
+use crate::call::{CallLimits, MissingCapability};
 use crate::hold::seal::SealingKeys;
 use crate::translate::result::CacheHints;
 
@@ -56,6 +56,8 @@ pub struct BackendSettings {
     pub legacy: Uri,
     /// Caching hints of its results.
     pub hints: CacheHints,
+    /// What becomes of a question that its client cannot be asked.
+    pub missing_capability: MissingCapability,
 }
 
 /// What tells one caller from another.
@@ -265,6 +267,7 @@ impl Settings {
             upstream_silence_max: timers.upstream_silence_max,
             questions_max: self.limits.questions_max,
             reruns_max: self.limits.reruns_max,
+            missing_capability: self.backend.missing_capability,
         })
     }
 }

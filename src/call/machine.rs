@@ -13,16 +13,19 @@ use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
 use super::question::Questions;
 use super::reply::{Loss, Reply, failed, missing};
 use super::rounds::Rounds;
-use super::{CallLimits, Moment, Seal};
+use super::{CallLimits, MissingCapability, Moment, Seal};
 use crate::translate::capability::{Capability, ClientCapabilities};
 use crate::translate::discover::ServerIdentity;
-use crate::translate::input_request::{self, InputRequest, NotAsked};
+use crate::translate::input_request::{self, InputKind, InputRequest, NotAsked};
 use crate::translate::result::{self, CacheHints};
 use crate::translate::{self, notification};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
 use crate::wire::legacy;
 use crate::wire::modern::Method;
+
+/// What a server is told whose client lacks a capability.
+const LACKING: &str = "the client did not declare the capability this needs";
 
 /// What a call is about.
 #[derive(Debug)]
@@ -257,12 +260,7 @@ impl Call {
             );
         }
         if !self.spec.capabilities.has(request.needs) {
-            self.refuse(
-                &id,
-                error::INVALID_REQUEST,
-                "the client did not declare the capability this needs",
-            );
-            return self.abandon(missing(request.needs));
+            return self.cannot_ask(&id, &request);
         }
         if let Some(roots) = self
             .roots
@@ -288,6 +286,21 @@ impl Call {
         }
         self.questions.open(Some(id), request);
         self.gather(now);
+    }
+
+    /// The client lacks what a question needs: the server is told, and what the backend's operator chose happens.
+    fn cannot_ask(&mut self, id: &ServerId, request: &InputRequest) {
+        let is_elicitation = matches!(request.kind, InputKind::ElicitForm | InputKind::ElicitUrl);
+        match self.limits.missing_capability {
+            MissingCapability::Decline if is_elicitation => {
+                self.tell(jsonrpc::result(id, r#"{"action":"decline"}"#));
+            }
+            MissingCapability::Decline => self.refuse(id, error::INVALID_REQUEST, LACKING),
+            MissingCapability::Error => {
+                self.refuse(id, error::INVALID_REQUEST, LACKING);
+                self.abandon(missing(request.needs));
+            }
+        }
     }
 
     /// Waits a little for further questions; while parked they wait for the re-issue anyway.
@@ -407,11 +420,18 @@ impl Call {
 
     /// Asks the client all open questions: every leg gets them, the call is parked.
     pub(super) fn ask(&mut self, now: Moment, seal: &dyn Seal) {
+        // A re-issue may come from a client that can be asked less than the one before.
+        for question in self.questions.take_lacking(&self.spec.capabilities) {
+            match &question.id {
+                Some(id) => self.cannot_ask(id, &question.request),
+                None => self.abandon(missing(question.request.needs)),
+            }
+        }
+        if matches!(self.phase, Phase::Ended) {
+            return;
+        }
         if self.questions.is_empty() {
             return self.run(now);
-        }
-        if let Some(lacking) = self.questions.lacking(&self.spec.capabilities) {
-            return self.abandon(missing(lacking));
         }
         let rerun = !self.is_upstream_live;
         let Some(state) = seal.seal(self.rounds.next(), self.limits.hold_ttl, rerun) else {

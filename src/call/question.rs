@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use crate::translate::capability::{Capability, ClientCapabilities};
+use crate::translate::capability::ClientCapabilities;
 use crate::translate::input_request::{self, InputKind, InputRequest};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, ServerId};
@@ -52,12 +52,10 @@ impl Questions {
         self.0.is_empty()
     }
 
-    /// A capability that an open question needs and `declared` lacks.
-    pub(super) fn lacking(&self, declared: &ClientCapabilities) -> Option<Capability> {
-        self.0
-            .iter()
-            .map(|question| question.request.needs)
-            .find(|needs| !declared.has(*needs))
+    /// Takes those that need a capability which `declared` lacks.
+    pub(super) fn take_lacking(&mut self, declared: &ClientCapabilities) -> Vec<Question> {
+        let lacks = |question: &mut Question| !declared.has(question.request.needs);
+        self.0.extract_if(.., lacks).collect()
     }
 
     pub(super) fn knows(&self, id: &ServerId) -> bool {

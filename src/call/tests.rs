@@ -42,6 +42,7 @@ fn limits() -> CallLimits {
         upstream_silence_max: Duration::from_secs(40),
         questions_max: 4,
         reruns_max: 2,
+        missing_capability: MissingCapability::Error,
     }
 }
 
@@ -376,6 +377,24 @@ fn a_question_beyond_the_clients_capabilities_ends_the_call() {
     let mut bench = Bench::new(Method::ToolsCall, r#"{"roots":{}}"#);
     bench.asks(0, "a");
     bench.did(&["error 0", "cancel", "retire", "reply 1 -32021", "end"]);
+}
+
+#[test]
+fn a_question_beyond_the_clients_capabilities_can_be_declined_instead() {
+    let mut bench = Bench::new(Method::ToolsCall, r#"{"elicitation":{"form":{}}}"#);
+    let declining = CallLimits {
+        missing_capability: MissingCapability::Decline,
+        ..limits()
+    };
+    bench.call.limits = Arc::new(declining);
+    bench.server(r#"{"jsonrpc":"2.0","id":0,"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://e.x/","elicitationId":"1"}}"#);
+    bench.server(r#"{"jsonrpc":"2.0","id":1,"method":"roots/list"}"#);
+    bench.did(&["result 0", "error 1"]);
+    bench.asks(2, "a");
+    bench.waits();
+    bench.did(&["reply 1 asks a as 1"]);
+    bench.server(DONE);
+    bench.did(&["retire", "end"]);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::{
     Anonymous, BackendSettings, Limits, PrincipalSource, Settings, Timers, default_listen,
 };
+use crate::call::MissingCapability;
 use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
 use crate::translate::result::{CacheHints, CacheScope};
 
@@ -133,6 +134,7 @@ pub(super) fn for_upstream(
         legacy: upstream.to_owned(),
         ttl: None,
         cache_scope: None,
+        missing_capability: None,
     };
     File {
         backend: vec![backend],
@@ -169,6 +171,14 @@ struct Backend {
     legacy: String,
     ttl: Option<Span>,
     cache_scope: Option<ScopeName>,
+    missing_capability: Option<MissingName>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum MissingName {
+    Error,
+    Decline,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -398,6 +408,10 @@ impl Backend {
         Ok(BackendSettings {
             name,
             legacy: upstream(&self.legacy)?,
+            missing_capability: match self.missing_capability {
+                None | Some(MissingName::Error) => MissingCapability::Error,
+                Some(MissingName::Decline) => MissingCapability::Decline,
+            },
             hints: CacheHints {
                 ttl_ms: u64::try_from(ttl_ms).map_err(|_| wrong("backend.ttl", "is too long"))?,
                 scope: match self.cache_scope {

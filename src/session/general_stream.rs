@@ -208,11 +208,12 @@ impl Listener {
             }
             Err(NotAsked::Malformed(why)) => return refused(error::INVALID_PARAMS, why),
         };
-        if !session.key.capabilities.has(request.needs) {
+        let is_stray = !session.is_exclusive.load(Ordering::Acquire);
+        // A call that runs decides for itself.
+        if is_stray && !session.key.capabilities.has(request.needs) {
             let why = "the client did not declare the capability this needs";
             return refused(error::INVALID_REQUEST, why);
         }
-        let is_stray = !session.is_exclusive.load(Ordering::Acquire);
         if is_stray && message.len() > STRAY_BYTES_MAX {
             let why = "no call is running, and the question is too large to wait for one";
             return refused(error::INTERNAL_ERROR, why);

@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::META_CAPABILITIES;
+use crate::support::gateway::Config;
 use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner, Out};
 use crate::support::stage::{Gate, Stage, name_schema};
 use crate::support::{accept, form, text_of};
@@ -129,6 +130,43 @@ async fn capabilities_that_the_client_lacks() {
             .await;
         let refused = stage.puppet.ledger().answers[before].response.clone();
         assert!(refused["error"].is_object(), "{refused}");
+    }
+    stage.ends().await;
+}
+
+/// The operator may choose that the tool's own way to do without is heard instead.
+#[tokio::test]
+async fn capabilities_that_the_client_lacks_are_declined_on_its_behalf() {
+    let decline = |config: Config| config.backend("missing_capability", "\"decline\"");
+    let stage = Stage::with(decline).await;
+    for (method, params, declared, _) in lacking() {
+        let said = if method == "elicitation/create" {
+            "decline"
+        } else {
+            "error -32600"
+        };
+        for is_general in [false, true] {
+            let params = params.clone();
+            stage.puppet.tool("asks", move |call| {
+                let params = params.clone();
+                async move {
+                    let answer = if is_general {
+                        call.ask_generally(method, params).await
+                    } else {
+                        call.ask(method, params).await
+                    };
+                    Ending::text(format!("without: {}", answer.said("")))
+                }
+            });
+            let client = stage.client.clone().able(declared.clone());
+            let reply = client.call("asks").await;
+            let text = text_of(reply.result());
+            // On a session whose client can be asked nothing at all, nothing is declined: it is refused.
+            assert!(
+                text == format!("without: {said}") || text == "without: error -32600",
+                "{method} for {declared}: {text}"
+            );
+        }
     }
     stage.ends().await;
 }
