@@ -184,6 +184,8 @@ impl Call {
             Event::Leased(identity) => {
                 self.identity = identity;
                 self.is_upstream_live = true;
+                // On a session that was forgotten the request was not read.
+                self.has_departed = false;
                 self.run(now);
             }
             Event::Departed => self.has_departed = true,

@@ -39,6 +39,9 @@ impl Call {
             Verdict::Join => {
                 self.grace = None;
                 self.legs.push(leg);
+                if self.stretch_at.is_none() {
+                    self.begin_leg(now);
+                }
                 self.tell_progress();
             }
             Verdict::Fresh => {

@@ -434,6 +434,24 @@ fn a_slow_call_is_stretched_over_legs_and_its_last_leg_stays_open() {
 }
 
 #[test]
+fn a_repeat_that_joins_after_a_while_is_stretched_too() {
+    let mut bench = Bench::new(Method::ToolsCall, ALL);
+    bench.asks(0, "a");
+    bench.waits();
+    let gone = bench.reissues(1, YES);
+    bench.did(&["reply 1 asks a as 1", "result 0"]);
+    // Its client leaves shortly before it would have been stretched, and the repeat comes shortly after.
+    bench.now = bench.now + Duration::from_secs(15);
+    bench.feed(Event::LegGone(LegId(gone)));
+    bench.waits();
+    bench.did(&[]);
+    bench.reissues(1, YES);
+    bench.server(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
+    bench.waits();
+    bench.did(&["result 1", "reply 3 waits as 2"]);
+}
+
+#[test]
 fn what_comes_between_two_legs_waits_for_the_next() {
     let mut bench = Bench::new(Method::ToolsCall, ALL);
     bench.now = Moment(Duration::from_secs(10));

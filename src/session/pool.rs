@@ -362,7 +362,10 @@ impl Home for Pool {
 
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate) {
         session.is_exclusive.store(false, Ordering::Release);
-        let mut shelf = self.shelves.entry(session.key.clone()).or_default();
+        let mut shelf = match self.shelves.get_mut(&session.key) {
+            Some(shelf) => shelf,
+            None => self.shelves.entry(session.key.clone()).or_default(),
+        };
         // Read under the lock of the shelf: `close_all` sets it before it comes by.
         let is_closing = self.is_closing();
         let retired = shelf.put_back(session, inbox, fate, is_closing);
