@@ -7,6 +7,7 @@
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -36,6 +37,12 @@ const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Events that wait for the wire. A tool asks one thing at a time.
 const EVENTS_MAX: usize = 8;
+
+/// Sessions at once. The gateway in front opens one for each call that is held; nobody watches a thousand.
+const SESSIONS_MAX: usize = 1000;
+
+/// How long the accepting rests after it failed: what failed it, open files above all, takes a moment to pass.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 type Body = BoxBody<Bytes, Infallible>;
 
@@ -92,7 +99,10 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
             () = state.stop.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = accepted else { continue };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
         let (served, stop) = (Arc::clone(&state), state.stop.clone());
         state.tasks.spawn(async move {
             let service = service_fn(move |request| {
@@ -140,6 +150,9 @@ async fn read(body: Incoming) -> Option<Value> {
 }
 
 fn open(state: &State, message: &Value) -> Response<Body> {
+    if state.sessions.len() >= SESSIONS_MAX {
+        return status(StatusCode::SERVICE_UNAVAILABLE);
+    }
     let Ok(id) = random_bytes::<16>() else {
         return status(StatusCode::INTERNAL_SERVER_ERROR);
     };
@@ -236,4 +249,25 @@ fn status(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Full::default().boxed());
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_are_bounded() {
+        let state = State {
+            sessions: DashMap::new(),
+            tasks: TaskTracker::new(),
+            stop: CancellationToken::new(),
+        };
+        let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": legacy::INITIALIZE});
+        for _ in 0..SESSIONS_MAX {
+            assert_eq!(open(&state, &initialize).status(), StatusCode::OK);
+        }
+        let refused = open(&state, &initialize);
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(state.sessions.len(), SESSIONS_MAX);
+    }
 }

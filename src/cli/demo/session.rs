@@ -80,14 +80,15 @@ impl Asker {
         let id = self.session.next_id.fetch_add(1, Ordering::Relaxed);
         let (answer, answered) = oneshot::channel();
         lock(&self.session.waiting).insert(id, answer);
+        let _waiting = Waiting {
+            session: &self.session,
+            id,
+        };
         let request = json!({"jsonrpc": "2.0", "id": id, "method": legacy::ELICITATION_CREATE, "params": params});
         self.say(&request).await?;
         tokio::select! {
             answer = answered => answer.ok(),
-            () = self.cancelled.cancelled() => {
-                lock(&self.session.waiting).remove(&id);
-                None
-            }
+            () = self.cancelled.cancelled() => None,
         }
     }
 
@@ -102,5 +103,59 @@ impl Asker {
 impl Drop for Asker {
     fn drop(&mut self) {
         lock(&self.session.calls).remove(&self.call);
+    }
+}
+
+/// A question that waits for its answer. Dropped, it waits no more, whatever ended the waiting.
+struct Waiting<'a> {
+    session: &'a Session,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        lock(&self.session.waiting).remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn session() -> Arc<Session> {
+        Arc::new(Session::new(CancellationToken::new()))
+    }
+
+    #[tokio::test]
+    async fn a_question_that_cannot_be_said_does_not_wait() {
+        let session = session();
+        let (events, stream) = mpsc::channel(1);
+        drop(stream);
+        let asker = session.begin(&json!(1), events);
+        assert_eq!(asker.ask(&json!({})).await, None);
+        assert!(lock(&session.waiting).is_empty());
+    }
+
+    #[tokio::test]
+    async fn an_answered_or_cancelled_question_does_not_wait() {
+        let session = session();
+        let (events, mut stream) = mpsc::channel(1);
+        let asker = session.begin(&json!(1), events);
+        let answer = async {
+            stream.recv().await.unwrap();
+            session.answer(&json!({"id": 0, "result": {"action": "decline"}}));
+        };
+        let question = json!({});
+        let (answered, ()) = tokio::join!(asker.ask(&question), answer);
+        assert_eq!(answered, Some(json!({"action": "decline"})));
+        let cancel = async {
+            stream.recv().await.unwrap();
+            session.cancel(&json!(1));
+        };
+        let (cancelled, ()) = tokio::join!(asker.ask(&question), cancel);
+        assert_eq!(cancelled, None);
+        assert!(lock(&session.waiting).is_empty());
+        drop(asker);
+        assert!(lock(&session.calls).is_empty());
     }
 }
