@@ -13,6 +13,7 @@
 
 use std::time::Duration;
 
+mod asking;
 mod ending;
 mod event;
 mod machine;
