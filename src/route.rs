@@ -20,6 +20,7 @@ use crate::observe::Metrics;
 use crate::session::{Binding, Caller, Principal, SessionKey};
 use crate::translate::request;
 use crate::wire::error::{self, ErrorObject};
+use crate::wire::header;
 use crate::wire::modern::Method;
 
 mod admitted;
@@ -96,7 +97,7 @@ impl Gateway {
         };
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
-                Ok(state) => self.resume(state, &admitted, caller, body).await,
+                Ok(state) => self.resume(state, &admitted, caller, (headers, body)).await,
                 Err(why) => Answer::Reply(unusable(why)),
             };
         }
@@ -109,7 +110,7 @@ impl Gateway {
         let order = Order {
             method: admitted.method,
             caller,
-            request: self.upstream_request(&admitted),
+            request: self.upstream_request(&admitted, headers),
             leg: self.leg(&admitted),
             params: body.slice_ref(admitted.raw_params.get().as_bytes()),
             responses: admitted.responses.map(ToOwned::to_owned),
@@ -157,12 +158,13 @@ impl Gateway {
         }
     }
 
-    fn upstream_request(&self, admitted: &Admitted<'_>) -> UpstreamRequest {
+    fn upstream_request(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> UpstreamRequest {
         let id = self.backend.pool.next_id();
         let body = request::to_legacy(id, admitted.method, &admitted.params, &admitted.meta);
         UpstreamRequest {
             id,
             body: body.into(),
+            trace: trace_context(headers),
         }
     }
 
@@ -191,16 +193,28 @@ impl Gateway {
         state: State,
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
-        body: &Bytes,
+        (headers, body): (&HeaderMap, &Bytes),
     ) -> Answer {
         let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
             body.slice_ref(raw.get().as_bytes())
         });
-        let rerun = state.rerun.then(|| self.upstream_request(admitted));
+        let rerun = state
+            .rerun
+            .then(|| self.upstream_request(admitted, headers));
         self.backend
             .resume(state, self.leg(admitted), caller, responses, rerun)
             .await
     }
+}
+
+fn trace_context(headers: &HeaderMap) -> HeaderMap {
+    let mut trace = HeaderMap::new();
+    for name in header::TRACE_CONTEXT {
+        for value in headers.get_all(name) {
+            trace.append(HeaderName::from_static(name), value.clone());
+        }
+    }
+    trace
 }
 
 /// The one value of a header that says who a caller is. Of two nobody knows which to believe: one may be the

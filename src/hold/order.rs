@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use serde_json::value::RawValue;
 
 use super::{LegEvent, LegStream};
@@ -19,6 +20,8 @@ pub struct UpstreamRequest {
     pub id: UpstreamId,
     /// The whole message.
     pub body: Bytes,
+    /// The trace context that came in the client's headers.
+    pub trace: HeaderMap,
 }
 
 /// A call that is to be made.

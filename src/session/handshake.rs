@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
+use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 
 use super::SessionKey;
@@ -74,7 +74,7 @@ async fn shake_hands(
     id: UpstreamId,
     attribution: &mut Attribution,
 ) -> Result<ServerIdentity, HandshakeError> {
-    let mut exchange = upstream.request(attribution, initialize(key, id).into());
+    let mut exchange = upstream.request(attribution, initialize(key, id).into(), HeaderMap::new());
     let answered = exchange.answered().await;
     attribution.session_id = exchange.session_id().cloned();
     answered?;

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 
 use super::Caller;
 use super::inbox::Inbox;
@@ -72,12 +73,12 @@ impl Lease {
         &self.session.identity
     }
 
-    /// Sends a request of a call.
+    /// Sends a request of a call with the trace context of its client.
     #[must_use]
-    pub fn request(&self, body: Bytes) -> Exchange {
+    pub fn request(&self, body: Bytes, trace: HeaderMap) -> Exchange {
         self.session
             .upstream
-            .request(&self.session.attribution(), body)
+            .request(&self.session.attribution(), body, trace)
     }
 
     /// A sender of one-way messages that lives independently of the lease.
@@ -119,8 +120,10 @@ impl Lease {
         let id = self.home.next_id();
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let request = jsonrpc::request(id, legacy::LOGGING_SET_LEVEL, params.as_bytes());
-        let answered =
-            tokio::time::timeout(LOG_LEVEL_WAIT, answered(self.request(request.into()), id));
+        let answered = tokio::time::timeout(
+            LOG_LEVEL_WAIT,
+            answered(self.request(request.into(), HeaderMap::new()), id),
+        );
         match answered.await {
             Ok(Ok(())) => self.session.set_log_level(level),
             _ => tracing::debug!(

@@ -82,11 +82,12 @@ impl StreamableHttp {
         }
     }
 
-    /// Sends a request; the exchange yields what comes back.
+    /// Sends a request with these headers besides its own; the exchange yields what comes back.
     #[must_use]
-    pub fn request(&self, attribution: &Attribution, body: Bytes) -> Exchange {
+    pub fn request(&self, attribution: &Attribution, body: Bytes, headers: HeaderMap) -> Exchange {
         let has_session = attribution.session_id.is_some();
-        let request = self.post(attribution, body);
+        let mut request = self.post(attribution, body);
+        request.headers_mut().extend(headers);
         let departure = Arc::clone(&request.body().departure);
         Exchange {
             state: State::Waiting(self.client.request(request)),

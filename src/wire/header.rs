@@ -16,6 +16,8 @@ pub const NAME: &str = "mcp-name";
 pub const SESSION_ID: &str = "mcp-session-id";
 /// Legacy: where a broken event stream goes on.
 pub const LAST_EVENT_ID: &str = "last-event-id";
+/// Trace context (W3C Trace Context, W3C Baggage), which goes through as it comes.
+pub const TRACE_CONTEXT: [&str; 3] = ["traceparent", "tracestate", "baggage"];
 /// Tells reverse proxies not to buffer an event stream.
 pub const ACCEL_BUFFERING: &str = "x-accel-buffering";
 

@@ -309,3 +309,25 @@ async fn the_admin_listener_answers() {
     assert_eq!(stage.gateway.admin("/nothing").await.0, 404);
     nothing_is_left(&stage.gateway, &stage.puppet).await;
 }
+
+#[tokio::test]
+async fn trace_context_in_headers_goes_up() {
+    let stage = Stage::new().await;
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+    let request = stage
+        .client
+        .tool("echo", json!({}))
+        .also("traceparent", trace)
+        .also("tracestate", "vendor=1")
+        .also("baggage", "user=ada")
+        .also("x-other", "stays here");
+    request.send().await.result();
+    let calls = stage.puppet.ledger().requests("tools/call");
+    let head = &calls[0].head;
+    let seen = ["traceparent", "tracestate", "baggage", "x-other"].map(|name| head.value(name));
+    assert_eq!(
+        seen,
+        [Some(trace), Some("vendor=1"), Some("user=ada"), None]
+    );
+    stage.ends().await;
+}

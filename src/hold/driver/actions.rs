@@ -56,7 +56,7 @@ impl Driver {
     fn depart(&mut self) {
         match std::mem::replace(&mut self.upstream, Upstream::Over) {
             Upstream::Due(lease) => {
-                let exchange = lease.request(self.request.body.clone());
+                let exchange = lease.request(self.request.body.clone(), self.request.trace.clone());
                 self.upstream = Upstream::Open {
                     lease,
                     exchange,
