@@ -97,6 +97,8 @@ pub struct Timers {
     pub session_wait: Duration,
     /// How long a question outside any call waits for the next call before it is refused.
     pub stray_question_max: Duration,
+    /// How long a subscription waits for the server to agree to it before it is acknowledged.
+    pub subscribe_timeout: Duration,
     /// How long connecting to a server may take.
     pub connect_timeout: Duration,
     /// How long a one-way message to a server may take to be accepted.
@@ -150,6 +152,8 @@ impl Default for Timers {
             session_wait: Duration::from_secs(10),
             // Well within the 60 s after which SDK servers give up on a question.
             stray_question_max: Duration::from_secs(30),
+            // A client waits for the acknowledgement as long as for any answer: stay well below its minute.
+            subscribe_timeout: Duration::from_secs(10),
             // A packet lost twice; a server that is farther away is not there.
             connect_timeout: Duration::from_secs(10),
             // Servers accept before they act; arbitrary beyond that.
@@ -182,11 +186,11 @@ impl Default for CallTimers {
             hold_ttl: Duration::from_secs(900),
             // A client reconnects within seconds, or not at all.
             leg_grace: Duration::from_secs(10),
-            // Five times what clients wait by default: a tool that is silent for longer is lost.
             // SDK clients give up on a leg after a minute.
             leg_max: Duration::from_secs(45),
             // Time for a client to find the network again.
             stretch_grace: Duration::from_secs(60),
+            // Five times what clients wait by default: a tool that is silent for longer is lost.
             upstream_silence_max: Duration::from_secs(300),
         }
     }
@@ -205,6 +209,10 @@ pub struct Limits {
     pub sessions_max: usize,
     /// Connections of clients at once.
     pub connections_max: usize,
+    /// Subscriptions of clients at once.
+    pub subscriptions_max: usize,
+    /// Resources that one subscription may name.
+    pub subscription_uris_max: usize,
     /// Questions of one call that are open at once.
     pub questions_max: usize,
     /// Rounds after which a slow call's leg stays open instead of being answered with a state alone.
@@ -227,6 +235,10 @@ impl Default for Limits {
             // As many as the usual limit of open files allows.
             sessions_max: 20_000,
             connections_max: 20_000,
+            // Half of the connections: calls need some too.
+            subscriptions_max: 10_000,
+            // Each costs the server a request when the subscription opens. Arbitrary beyond that.
+            subscription_uris_max: 1_000,
             // A form asks a person; nobody answers more at once. Arbitrary.
             questions_max: 32,
             // Clients stop after ten rounds, and a question or two may come as well.

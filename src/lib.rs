@@ -9,6 +9,7 @@ pub mod listen;
 pub mod observe;
 pub mod route;
 pub mod session;
+pub mod subscription;
 pub mod translate;
 pub mod upstream;
 pub mod wire;

@@ -58,6 +58,8 @@ pub struct Metrics {
     pub calls: Count,
     /// Connections of clients.
     pub connections: Count,
+    /// Subscriptions of clients.
+    pub subscriptions: Count,
     /// Requests of clients that were not admitted.
     pub refused: Counter,
     /// Calls that lost their server.
@@ -71,7 +73,8 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("holdfast");
-        let [sessions, holds, calls, connections] = std::array::from_fn(|_| Count::default());
+        let [sessions, holds, calls, connections, subscriptions] =
+            std::array::from_fn(|_| Count::default());
         for (name, help, count) in [
             ("sessions", "Sessions with servers", &sessions),
             (
@@ -81,6 +84,7 @@ impl Default for Metrics {
             ),
             ("calls", "Calls in progress, held ones included", &calls),
             ("connections", "Connections of clients", &connections),
+            ("subscriptions", "Subscriptions of clients", &subscriptions),
         ] {
             registry.register(name, help, count.0.clone());
         }
@@ -107,6 +111,7 @@ impl Default for Metrics {
             holds,
             calls,
             connections,
+            subscriptions,
             refused,
             lost,
             misheard,

@@ -18,9 +18,12 @@ use crate::hold::order::{Answer, Order, UpstreamRequest};
 use crate::hold::seal::{self, State};
 use crate::observe::Metrics;
 use crate::session::{Binding, Caller, Principal, SessionKey};
+use crate::subscription::{Subscription, Subscriptions};
 use crate::translate::request;
+use crate::translate::subscription::Filter;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::header;
+use crate::wire::jsonrpc::ClientId;
 use crate::wire::modern::Method;
 
 mod admitted;
@@ -34,10 +37,20 @@ const NAMED: &[u8] = b"header";
 #[derive(Debug)]
 pub struct Gateway {
     backend: Arc<Backend>,
+    subscriptions: Arc<Subscriptions>,
     principal: PrincipalSource,
     anonymous: Anonymous,
     next_leg: AtomicU64,
     is_draining: AtomicBool,
+}
+
+/// How a request is served.
+#[derive(Debug)]
+pub enum Served {
+    /// As a leg of a call.
+    Leg(Answer),
+    /// As a subscription: its first message, and what follows.
+    Subscription(Bytes, Subscription),
 }
 
 /// Why a `requestState` is refused; the spec wants it rejected, our `data.reason` says why.
@@ -52,9 +65,15 @@ enum Unusable {
 impl Gateway {
     /// A gateway in front of one backend.
     #[must_use]
-    pub fn new(backend: Arc<Backend>, principal: PrincipalSource, anonymous: Anonymous) -> Self {
+    pub fn new(
+        backend: Arc<Backend>,
+        subscriptions: Arc<Subscriptions>,
+        principal: PrincipalSource,
+        anonymous: Anonymous,
+    ) -> Self {
         Self {
             backend,
+            subscriptions,
             principal,
             anonymous,
             next_leg: AtomicU64::new(1),
@@ -78,9 +97,10 @@ impl Gateway {
         &self.backend.metrics
     }
 
-    /// From now on no new call is taken; re-issues of held ones are.
+    /// From now on no new call is taken; re-issues of held ones are. Subscriptions end.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
+        self.subscriptions.close();
     }
 
     /// Whether new calls are refused.
@@ -90,11 +110,36 @@ impl Gateway {
     }
 
     /// Serves an admitted request; `body` is what it was read from.
-    pub async fn serve(&self, admitted: Admitted<'_>, headers: &HeaderMap, body: &Bytes) -> Answer {
+    pub async fn serve(
+        &self,
+        mut admitted: Admitted<'_>,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Served {
         let caller = match self.caller(&admitted, headers) {
             Ok(caller) => Arc::new(caller),
-            Err(reply) => return Answer::Reply(reply),
+            Err(reply) => return Served::Leg(Answer::Reply(reply)),
         };
+        if let Some(filter) = admitted.filter.take() {
+            return self.listen(admitted.id, filter, caller).await;
+        }
+        Served::Leg(self.leg_of(admitted, caller, headers, body).await)
+    }
+
+    async fn listen(&self, id: ClientId, filter: Filter, caller: Arc<Caller>) -> Served {
+        match self.subscriptions.listen(caller, filter, id).await {
+            Ok((first, rest)) => Served::Subscription(first, rest),
+            Err(reply) => Served::Leg(Answer::Reply(reply)),
+        }
+    }
+
+    async fn leg_of(
+        &self,
+        admitted: Admitted<'_>,
+        caller: Arc<Caller>,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Answer {
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
                 Ok(state) => self.resume(state, &admitted, caller, (headers, body)).await,

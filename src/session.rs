@@ -9,6 +9,7 @@ use http::HeaderValue;
 
 use crate::translate::capability::ClientCapabilities;
 
+mod changes;
 mod error;
 mod general_stream;
 mod handshake;
@@ -20,6 +21,7 @@ mod pool;
 mod principal;
 mod shelf;
 
+pub use changes::{Audience, Changes, Ear, Hearing};
 pub use error::LeaseError;
 pub use handshake::HandshakeError;
 pub use lease::Lease;

@@ -12,3 +12,4 @@ pub mod notification;
 pub mod request;
 pub mod result;
 pub mod schema;
+pub mod subscription;

@@ -20,6 +20,7 @@ use holdfast::listen::{self, Front, Terms};
 use holdfast::observe::{Count, Metrics};
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
+use holdfast::subscription::{SubscriptionLimits, Subscriptions};
 use holdfast::upstream::streamable_http::TransportLimits;
 
 /// How often idle sessions and old outcomes are looked for, at most.
@@ -158,6 +159,11 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     };
     let front = Front::terms_of(&settings, address.ip().is_loopback());
     let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
+    let limits = SubscriptionLimits {
+        subscriptions_max: settings.limits.subscriptions_max,
+        uris_max: settings.limits.subscription_uris_max,
+        subscribe_timeout: settings.timers.subscribe_timeout,
+    };
     let sweep_every = settings
         .timers
         .session_idle
@@ -165,7 +171,9 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         / 2;
     let tasks = TaskTracker::new();
     let backend = Arc::new(backend(settings, metrics, &tasks, &terms.stop));
-    let gateway = Arc::new(Gateway::new(Arc::clone(&backend), principal, anonymous));
+    let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&backend), limits));
+    let gateway = Gateway::new(Arc::clone(&backend), subscriptions, principal, anonymous);
+    let gateway = Arc::new(gateway);
     let front = Arc::new(front.before(Arc::clone(&gateway)));
     tasks.spawn(listen::serve_clients(listener, terms.clone(), front));
     let admin = admin.map(|(listener, admin)| {

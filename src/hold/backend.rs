@@ -64,6 +64,15 @@ impl Backend {
         }
     }
 
+    /// A session for what nobody is asked for, or what its caller is told instead.
+    ///
+    /// # Errors
+    /// When there is none to be had.
+    pub async fn lease_shared(&self, caller: &Caller) -> Result<Lease, Reply> {
+        let leased = self.pool.lease(caller, LeaseMode::Shared).await;
+        leased.map_err(|error| self.refused(error))
+    }
+
     /// A session for one call, or what the call is told instead.
     pub(super) async fn lease(&self, caller: &Caller, method: Method) -> Result<Lease, Reply> {
         let may_be_asked = method.may_ask() && caller.key.capabilities.may_be_asked();

@@ -20,6 +20,7 @@ use super::{LegEvent, LegSink, Reissue, leg_channel};
 use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin, Reply};
 use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
+use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message};
@@ -257,6 +258,13 @@ impl Driver {
         }
         for message in jsonrpc::batch(message) {
             match Message::parse(&message) {
+                Ok(Message::Notification { method, params })
+                    if let Some(change) = Change::parse(&method, params) =>
+                {
+                    if let Some(lease) = self.upstream.lease() {
+                        lease.publish(&change);
+                    }
+                }
                 Ok(message) => self.feed(Event::Server(origin, message)),
                 Err(error) => self.misheard(&message, &error),
             }

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 
 use crate::route::Admitted;
 use crate::translate::capability::ClientCapabilities;
+use crate::translate::subscription::Filter;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::header;
 use crate::wire::jsonrpc::{ClientId, Message};
@@ -129,6 +130,7 @@ fn request<'a>(
     {
         return Err(invalid(&format!("`{member}` is not a string")));
     }
+    let filter = filter(method, &params)?;
     // A request without params has no `_meta`, and was refused for that above.
     let raw_params = raw_params.ok_or_else(|| invalid("`params` is missing"))?;
     Ok(Admitted {
@@ -141,7 +143,20 @@ fn request<'a>(
         log_level,
         responses,
         state,
+        filter,
     })
+}
+
+/// What a request for a subscription wants to hear of.
+fn filter(method: Method, params: &RawObject<'_>) -> Result<Option<Filter>, Refusal> {
+    if method != Method::Listen {
+        return Ok(None);
+    }
+    let filter = params
+        .member("notifications")
+        .ok_or("`notifications` is missing")
+        .and_then(Filter::parse);
+    filter.map(Some).map_err(invalid)
 }
 
 fn invalid(why: &str) -> Refusal {

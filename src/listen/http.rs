@@ -13,7 +13,7 @@ use super::guard::Guard;
 use super::reply;
 use crate::config::Settings;
 use crate::hold::order::Answer;
-use crate::route::Gateway;
+use crate::route::{Gateway, Served};
 use crate::wire::error::{self, ErrorObject};
 
 /// The endpoint of a gateway.
@@ -100,8 +100,13 @@ impl Front {
         };
         let id = admitted.id.clone();
         match self.gateway.serve(*admitted, &head.headers, &body).await {
-            Answer::Reply(reply) => reply::whole(&id, reply),
-            Answer::Stream { first, rest } => reply::stream(id, first, rest, self.terms.keep_alive),
+            Served::Leg(Answer::Reply(reply)) => reply::whole(&id, reply),
+            Served::Leg(Answer::Stream { first, rest }) => {
+                reply::stream(id, first, rest, self.terms.keep_alive)
+            }
+            Served::Subscription(first, rest) => {
+                reply::stream(id, first, rest, self.terms.keep_alive)
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use super::admission::Refusal;
 use super::body::ResponseBody;
 use crate::call::{AuthChallenge, Reply};
 use crate::hold::{LegEvent, LegStream};
+use crate::subscription::Subscription;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::ClientId;
 use crate::wire::{header, sse};
@@ -86,7 +87,7 @@ fn challenge_error(challenge: &AuthChallenge) -> ErrorObject {
 pub(super) fn stream(
     id: ClientId,
     first: Bytes,
-    rest: LegStream,
+    rest: impl Events,
     keep_alive: Duration,
 ) -> Response<ResponseBody> {
     let state = Streaming {
@@ -110,15 +111,33 @@ pub(super) fn stream(
     response
 }
 
-struct Streaming {
+/// What an event stream tells, one after the other; nothing when it ends without a reply.
+pub(super) trait Events: Send + 'static {
+    /// What comes next. Cancel-safe.
+    fn next(&mut self) -> impl Future<Output = Option<LegEvent>> + Send;
+}
+
+impl Events for LegStream {
+    fn next(&mut self) -> impl Future<Output = Option<LegEvent>> + Send {
+        Self::next(self)
+    }
+}
+
+impl Events for Subscription {
+    async fn next(&mut self) -> Option<LegEvent> {
+        Some(Self::next(self).await)
+    }
+}
+
+struct Streaming<E> {
     id: ClientId,
     first: Option<Bytes>,
     /// Gone after the reply.
-    rest: Option<LegStream>,
+    rest: Option<E>,
     keep_alive: Duration,
 }
 
-impl Streaming {
+impl<E: Events> Streaming<E> {
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(event(&first));

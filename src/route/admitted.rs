@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use crate::translate::capability::ClientCapabilities;
+use crate::translate::subscription::Filter;
 use crate::wire::jsonrpc::ClientId;
 use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
@@ -30,4 +31,6 @@ pub struct Admitted<'a> {
     pub responses: Option<&'a RawValue>,
     /// Its `requestState`.
     pub state: Option<Cow<'a, str>>,
+    /// What it wants to hear of, if it asks for a subscription.
+    pub filter: Option<Filter>,
 }

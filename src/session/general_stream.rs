@@ -19,6 +19,7 @@ use super::inbox::{STRAY_BYTES_MAX, Slot};
 use super::live::Session;
 use crate::observe::chain;
 use crate::translate::input_request::{InputRequest, NotAsked};
+use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::EventStream;
 use crate::wire::error::{self, ErrorObject};
@@ -102,6 +103,7 @@ impl Listener {
     }
 
     async fn read_again_and_again(&mut self, mut opened: Option<EventStream>) {
+        let mut was_open = false;
         loop {
             let begun = Instant::now();
             let stream = match opened.take() {
@@ -109,7 +111,12 @@ impl Listener {
                 None => self.open().await,
             };
             match stream {
-                Ok(Some(stream)) => self.read(stream).await,
+                Ok(Some(stream)) => {
+                    if std::mem::replace(&mut was_open, true) {
+                        self.opened_anew();
+                    }
+                    self.read(stream).await;
+                }
                 Ok(None) => return,
                 Err(UpstreamError::SessionGone) => {
                     if let Some(session) = self.session.upgrade() {
@@ -120,6 +127,15 @@ impl Listener {
                 Err(error) => self.say(&error, "the general stream is not to be had"),
             }
             tokio::time::sleep(self.backoff.after(begun.elapsed())).await;
+        }
+    }
+
+    /// Without event ids nobody knows what the server said while there was no stream.
+    fn opened_anew(&self) {
+        if self.last_event_id.is_none()
+            && let Some(session) = self.session.upgrade()
+        {
+            session.missed().notify_one();
         }
     }
 
@@ -170,7 +186,10 @@ impl Listener {
                     self.answer(session, jsonrpc::error(&id, &error));
                 }
             }
-            Ok(Message::Notification { method, .. }) => {
+            Ok(Message::Notification { method, params }) => {
+                if let Some(change) = Change::parse(&method, params) {
+                    return session.publish(&change);
+                }
                 let concerns_a_call = session.is_exclusive.load(Ordering::Acquire);
                 let is_heard = concerns_a_call || method == legacy::CANCELLED;
                 if is_heard && !self.inbox.put(message) {

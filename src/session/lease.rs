@@ -8,10 +8,12 @@ use bytes::Bytes;
 use http::HeaderMap;
 
 use super::Caller;
+use super::changes::Audience;
 use super::inbox::Inbox;
 use super::live::Session;
 use crate::call::SessionFate;
 use crate::translate::discover::ServerIdentity;
+use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
@@ -25,6 +27,9 @@ const LOG_LEVEL_WAIT: Duration = Duration::from_secs(2);
 pub(super) trait Home: std::fmt::Debug + Send + Sync {
     /// An id for a request to the server, unique over all its sessions.
     fn next_id(&self) -> UpstreamId;
+
+    /// Refuses a question that came outside any call.
+    fn refuse(&self, session: &Arc<Session>, message: &[u8]);
 
     /// Takes a session back, with its inbox if the call had it for itself.
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate);
@@ -117,20 +122,62 @@ impl Lease {
         if is_enough {
             return;
         }
-        let id = self.home.next_id();
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
-        let request = jsonrpc::request(id, legacy::LOGGING_SET_LEVEL, params.as_bytes());
-        let answered = tokio::time::timeout(
-            LOG_LEVEL_WAIT,
-            answered(self.request(request.into(), HeaderMap::new()), id),
-        );
-        match answered.await {
+        let asked = self.ask(legacy::LOGGING_SET_LEVEL, params.as_bytes());
+        match tokio::time::timeout(LOG_LEVEL_WAIT, asked).await {
             Ok(Ok(())) => self.session.set_log_level(level),
             _ => tracing::debug!(
                 session = self.session.number,
                 "the server did not take the log level"
             ),
         }
+    }
+
+    /// Asks the server for something of the session itself; done when it agrees. `params` is a complete JSON object.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn ask(
+        &self,
+        method: &str,
+        params: &[u8],
+    ) -> impl Future<Output = Result<(), UpstreamError>> + Send + use<> {
+        let id = self.home.next_id();
+        let request = jsonrpc::request(id, method, params);
+        answered(self.request(request.into(), HeaderMap::new()), id)
+    }
+
+    /// Whether the server can say something on the session that belongs to no request.
+    #[must_use]
+    pub fn has_general_stream(&self) -> bool {
+        self.session.has_general_stream
+    }
+
+    /// Who may hear of what comes on the session.
+    #[must_use]
+    pub fn audience(&self) -> Audience {
+        self.session.audience()
+    }
+
+    /// Tells those who may hear it of a change that the server notified on a request's stream.
+    pub fn publish(&self, change: &Change) {
+        self.session.publish(change);
+    }
+
+    /// Done when the server has forgotten the session. Cancel-safe.
+    pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.session.gone().clone().cancelled_owned()
+    }
+
+    /// Done when something that the server said on the general stream may have been missed. Cancel-safe.
+    pub fn missed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let session = Arc::clone(&self.session);
+        async move { session.missed().notified().await }
+    }
+
+    /// Refuses a question that came on the general stream and that nobody can be asked.
+    pub fn refuse(&self, message: &[u8]) {
+        self.home.refuse(&self.session, message);
     }
 
     /// From now on the session speaks with the credentials of this leg's caller.

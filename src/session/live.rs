@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::SessionKey;
+use super::changes::{Audience, Changes};
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
+use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::{Attribution, StreamableHttp};
 use crate::wire::modern::LogLevel;
@@ -37,6 +39,11 @@ pub(super) struct Session {
     attribution: Mutex<Attribution>,
     /// The server does not know it any more.
     is_gone: AtomicBool,
+    gone: CancellationToken,
+    /// The general stream broke and was opened anew: what the server said meanwhile was missed.
+    missed: Notify,
+    audience: Audience,
+    changes: Arc<Changes>,
     log_level: Mutex<Option<LogLevel>>,
     general_stream_end: CancellationToken,
     _end_general_stream: DropGuard,
@@ -51,6 +58,7 @@ impl Session {
         key: SessionKey,
         (attribution, identity): (Attribution, ServerIdentity),
         has_general_stream: bool,
+        (audience, changes): (Audience, Arc<Changes>),
         (permit, counted): (OwnedSemaphorePermit, GaugeGuard),
     ) -> Self {
         let general_stream_end = CancellationToken::new();
@@ -63,6 +71,10 @@ impl Session {
             is_exclusive: AtomicBool::new(false),
             attribution: Mutex::new(attribution),
             is_gone: AtomicBool::new(false),
+            gone: CancellationToken::new(),
+            missed: Notify::new(),
+            audience,
+            changes,
             log_level: Mutex::new(None),
             _end_general_stream: general_stream_end.clone().drop_guard(),
             general_stream_end,
@@ -103,6 +115,27 @@ impl Session {
 
     pub(super) fn mark_gone(&self) {
         self.is_gone.store(true, Ordering::Release);
+        self.gone.cancel();
+    }
+
+    /// Cancelled when the server has forgotten the session.
+    pub(super) fn gone(&self) -> &CancellationToken {
+        &self.gone
+    }
+
+    /// Woken when something may have been missed.
+    pub(super) fn missed(&self) -> &Notify {
+        &self.missed
+    }
+
+    /// Who may hear of what comes on it.
+    pub(super) fn audience(&self) -> Audience {
+        self.audience
+    }
+
+    /// Tells those who may hear it of a change that the server notified on this session.
+    pub(super) fn publish(&self, change: &Change) {
+        self.changes.publish(self.audience, change);
     }
 
     /// Sends a one-way message that the session can do without.

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
 
+use super::changes::{Audience, Changes};
 use super::error::LeaseError;
 use super::general_stream::Listener;
 use super::handshake;
@@ -58,6 +59,7 @@ pub struct Pool {
     /// The server is known to open a general stream: sessions are not to be waited for, they cannot be shared.
     offers_general_stream: AtomicBool,
     is_closing: AtomicBool,
+    changes: Arc<Changes>,
     tasks: TaskTracker,
     metrics: Arc<Metrics>,
 }
@@ -97,6 +99,7 @@ impl Pool {
             next_number: AtomicU64::new(1),
             offers_general_stream: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            changes: Arc::default(),
             tasks,
             metrics,
         }
@@ -106,6 +109,12 @@ impl Pool {
     #[must_use]
     pub fn next_id(&self) -> UpstreamId {
         UpstreamId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// What the server says has changed, on any of its sessions.
+    #[must_use]
+    pub fn changes(&self) -> &Arc<Changes> {
+        &self.changes
     }
 
     /// A session for one call of `caller`: a warm one, or a new one.
@@ -231,12 +240,18 @@ impl Pool {
             GeneralStream::Expected => (true, None),
             GeneralStream::NotOffered => (false, None),
         };
+        let audience = if caller.isolated {
+            Audience::Alone(number)
+        } else {
+            Audience::Of(caller.key.principal)
+        };
         let session = Arc::new(Session::new(
             number,
             Arc::clone(upstream),
             caller.key.clone(),
             opened,
             has_general_stream,
+            (audience, Arc::clone(&self.changes)),
             (permit, counted),
         ));
         tracing::debug!(session = number, has_general_stream, "it is open");
@@ -329,21 +344,6 @@ impl Pool {
         self.shelves.retain(|_, shelf| !shelf.is_unused());
     }
 
-    fn refuse(&self, session: &Arc<Session>, message: &[u8]) {
-        let Ok(Message::Request { id, .. }) = Message::parse(message) else {
-            return;
-        };
-        let Some(id) = ServerId::new(id) else { return };
-        let error = ErrorObject::new(
-            error::INTERNAL_ERROR,
-            "no call is running that could be asked",
-        );
-        let refusal = jsonrpc::error(&id, &error);
-        let session = Arc::clone(session);
-        self.tasks
-            .spawn(async move { session.tell(refusal.into()).await });
-    }
-
     /// Closes all sessions that no call uses; the others close when their calls end.
     pub fn close_all(&self) {
         self.is_closing.store(true, Ordering::Release);
@@ -358,6 +358,21 @@ impl Pool {
 impl Home for Pool {
     fn next_id(&self) -> UpstreamId {
         Self::next_id(self)
+    }
+
+    fn refuse(&self, session: &Arc<Session>, message: &[u8]) {
+        let Ok(Message::Request { id, .. }) = Message::parse(message) else {
+            return;
+        };
+        let Some(id) = ServerId::new(id) else { return };
+        let error = ErrorObject::new(
+            error::INTERNAL_ERROR,
+            "no call is running that could be asked",
+        );
+        let refusal = jsonrpc::error(&id, &error);
+        let session = Arc::clone(session);
+        self.tasks
+            .spawn(async move { session.tell(refusal.into()).await });
     }
 
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate) {

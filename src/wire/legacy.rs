@@ -26,6 +26,10 @@ pub const CANCELLED: &str = "notifications/cancelled";
 pub const PROGRESS: &str = "notifications/progress";
 /// Server notification: a log message.
 pub const MESSAGE: &str = "notifications/message";
+/// Client request: from now on changes of one resource are notified.
+pub const RESOURCES_SUBSCRIBE: &str = "resources/subscribe";
+/// Client request: changes of one resource are not notified any more.
+pub const RESOURCES_UNSUBSCRIBE: &str = "resources/unsubscribe";
 
 /// The latest legacy revision.
 #[must_use]

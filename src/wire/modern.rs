@@ -13,8 +13,15 @@ pub const META_CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabi
 pub const META_LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 /// `_meta` key of results: who the server is.
 pub const META_SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
+/// `_meta` key of everything on a subscription's stream: the id of the request that opened it.
+pub const META_SUBSCRIPTION_ID: &str = "io.modelcontextprotocol/subscriptionId";
 /// `_meta` key of both eras: under which token progress is wanted.
 pub const META_PROGRESS_TOKEN: &str = "progressToken";
+
+/// Notification: the first one of a subscription, with the part of its filter that is honoured.
+pub const SUBSCRIPTIONS_ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// Notification of both eras: a resource has changed.
+pub const RESOURCES_UPDATED: &str = "notifications/resources/updated";
 
 /// `resultType` of a final result.
 pub const RESULT_COMPLETE: &str = "complete";
@@ -42,11 +49,13 @@ pub enum Method {
     ResourcesRead,
     /// `completion/complete`
     Complete,
+    /// `subscriptions/listen`
+    Listen,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Discover,
         Self::ToolsList,
         Self::ToolsCall,
@@ -56,6 +65,7 @@ impl Method {
         Self::ResourceTemplatesList,
         Self::ResourcesRead,
         Self::Complete,
+        Self::Listen,
     ];
 
     /// The method of this name, if it exists in this revision and is served.
@@ -77,6 +87,7 @@ impl Method {
             Self::ResourceTemplatesList => "resources/templates/list",
             Self::ResourcesRead => "resources/read",
             Self::Complete => "completion/complete",
+            Self::Listen => "subscriptions/listen",
         }
     }
 
@@ -97,7 +108,8 @@ impl Method {
             | Self::PromptsList
             | Self::ResourcesList
             | Self::ResourceTemplatesList
-            | Self::Complete => None,
+            | Self::Complete
+            | Self::Listen => None,
         }
     }
 
@@ -111,7 +123,7 @@ impl Method {
             | Self::ResourcesList
             | Self::ResourceTemplatesList
             | Self::ResourcesRead => true,
-            Self::ToolsCall | Self::PromptsGet | Self::Complete => false,
+            Self::ToolsCall | Self::PromptsGet | Self::Complete | Self::Listen => false,
         }
     }
 }

@@ -27,6 +27,7 @@ mod sessions;
 mod shutdown;
 mod state;
 mod stretch;
+mod subscriptions;
 mod support;
 mod terminal;
 mod tidy;

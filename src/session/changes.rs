@@ -1,0 +1,142 @@
+//! Who hears of what servers say has changed, on whichever of a caller's sessions they say it.
+//!
+//! Whoever publishes never waits: each ear keeps what it has not told yet, equal changes once, in the order in which
+//! they came first. So a slow listener holds up nobody and misses nothing but repetitions.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, PoisonError};
+
+use dashmap::DashMap;
+
+use super::live::Number;
+use super::principal::Principal;
+use crate::translate::subscription::{Change, Changed, List, Lists};
+
+mod ear;
+
+pub use ear::Ear;
+
+/// Who may hear of what comes on a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Audience {
+    /// The listeners of one principal, on all of its sessions.
+    Of(Principal),
+    /// The one listener whose own session it is: callers that share nothing share no changes.
+    Alone(Number),
+}
+
+/// The changes that come from one server.
+#[derive(Debug, Default)]
+pub struct Changes {
+    ears: DashMap<Audience, Vec<Arc<Ear>>>,
+    /// Lists of which a change was ever seen to arrive: servers do more than they announce.
+    seen: AtomicU8,
+}
+
+/// An ear that hears, until this is dropped.
+#[derive(Debug)]
+pub struct Hearing {
+    changes: Arc<Changes>,
+    audience: Audience,
+    ear: Arc<Ear>,
+}
+
+impl Changes {
+    /// Lets an ear hear what concerns an audience.
+    #[must_use]
+    pub fn listen(self: &Arc<Self>, audience: Audience, ear: &Arc<Ear>) -> Hearing {
+        self.ears.entry(audience).or_default().push(Arc::clone(ear));
+        Hearing {
+            changes: Arc::clone(self),
+            audience,
+            ear: Arc::clone(ear),
+        }
+    }
+
+    /// Tells those who may hear it of a change.
+    pub fn publish(&self, audience: Audience, change: &Change) {
+        if let Changed::List(list) = change.what {
+            self.seen.fetch_or(1 << list as u8, Ordering::AcqRel);
+        }
+        if let Some(ears) = self.ears.get(&audience) {
+            for ear in ears.iter() {
+                ear.hear(change);
+            }
+        }
+    }
+
+    /// The lists of which a change was ever seen to arrive.
+    #[must_use]
+    pub fn seen(&self) -> Lists {
+        let seen = self.seen.load(Ordering::Acquire);
+        Lists::that(|list: List| seen & 1 << list as u8 != 0)
+    }
+}
+
+impl Drop for Hearing {
+    fn drop(&mut self) {
+        if let Some(mut ears) = self.changes.ears.get_mut(&self.audience) {
+            ears.retain(|ear| !Arc::ptr_eq(ear, &self.ear));
+        }
+        self.changes
+            .ears
+            .remove_if(&self.audience, |_, ears| ears.is_empty());
+    }
+}
+
+fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Binding;
+    use crate::translate::subscription::Filter;
+
+    fn of(name: &str) -> Audience {
+        Audience::Of(Principal::Known(Binding::of(&[name.as_bytes()])))
+    }
+
+    fn ear() -> Arc<Ear> {
+        let filter = Filter {
+            lists: Lists::that(|_| true),
+            uris: Vec::new(),
+        };
+        Arc::new(Ear::new(filter))
+    }
+
+    #[test]
+    fn changes_reach_those_who_may_hear_them_and_nobody_else() {
+        let changes = Arc::new(Changes::default());
+        let (ada, eve, alone) = (ear(), ear(), ear());
+        let _ada = changes.listen(of("ada"), &ada);
+        let _eve = changes.listen(of("eve"), &eve);
+        let _alone = changes.listen(Audience::Alone(7), &alone);
+        changes.publish(of("ada"), &Change::bare(Changed::List(List::Tools)));
+        changes.publish(
+            Audience::Alone(8),
+            &Change::bare(Changed::List(List::Prompts)),
+        );
+        assert!(ada.take().is_some() && ada.take().is_none());
+        assert!(eve.take().is_none() && alone.take().is_none());
+        assert_eq!(
+            changes.seen(),
+            Lists::that(|list| list != List::Resources),
+            "what nobody hears was seen as well"
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_listener_that_goes() {
+        let changes = Arc::new(Changes::default());
+        let (first, second) = (ear(), ear());
+        let hearing = changes.listen(of("ada"), &first);
+        let other = changes.listen(of("ada"), &second);
+        drop(hearing);
+        changes.publish(of("ada"), &Change::bare(Changed::List(List::Tools)));
+        assert!(first.take().is_none() && second.take().is_some());
+        drop(other);
+        assert!(changes.ears.is_empty());
+    }
+}

@@ -1,0 +1,324 @@
+//! The keeper of one session key's listeners: holds a session open for them and subscribes there to what they want.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::desk::{Desk, Open};
+use super::watched::Verb;
+use crate::call::{Reply, failed};
+use crate::hold::backend::Backend;
+use crate::session::{Caller, Ear, Lease, SessionKey};
+use crate::translate::discover::ServerIdentity;
+use crate::translate::subscription::{self, Filter, Lists};
+use crate::upstream::UpstreamError;
+use crate::wire::legacy;
+use crate::wire::object;
+
+/// The first pause after a session could not be had, doubled up to the longest.
+const PAUSE_FIRST: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// A session that was kept for so long was no failure: the next one is opened at once.
+const STEADY: Duration = Duration::from_secs(1);
+
+/// Requests about resources on their way at once: a listener of a thousand resources must not flood a small server.
+const ASKING_MAX: usize = 8;
+
+/// How long a server may take to answer one of them.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Keeps a session for listeners.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    backend: Arc<Backend>,
+    key: SessionKey,
+    isolated: bool,
+    desk: Mutex<Desk>,
+    /// Wakes the keeper: a member came or went.
+    work: Notify,
+    /// Wakes the members: something on the desk has changed.
+    news: watch::Sender<()>,
+}
+
+/// A listener's place at its keeper, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Member {
+    keeper: Arc<Keeper>,
+    ear: Arc<Ear>,
+    news: watch::Receiver<()>,
+    /// Failures before it came are not its own.
+    failures_before: u64,
+}
+
+/// What a listener can count on.
+#[derive(Debug)]
+pub(super) struct Agreed {
+    /// The part of its filter that is honoured.
+    pub(super) honoured: Filter,
+    pub(super) server: Arc<ServerIdentity>,
+}
+
+/// Why a session is kept no longer.
+enum Kept {
+    /// Nobody wants it.
+    Enough,
+    /// The server has forgotten it.
+    Lost,
+}
+
+impl Keeper {
+    pub(super) fn new(backend: Arc<Backend>, caller: Arc<Caller>) -> Arc<Self> {
+        Arc::new(Self {
+            backend,
+            key: caller.key.clone(),
+            isolated: caller.isolated,
+            desk: Mutex::new(Desk::new(caller)),
+            work: Notify::new(),
+            news: watch::Sender::default(),
+        })
+    }
+
+    pub(super) fn key(&self) -> &SessionKey {
+        &self.key
+    }
+
+    pub(super) fn is_isolated(&self) -> bool {
+        self.isolated
+    }
+
+    /// Whether it has no member.
+    pub(super) fn is_unused(&self) -> bool {
+        self.desk().ears.is_empty()
+    }
+
+    fn desk(&self) -> MutexGuard<'_, Desk> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self) {
+        self.news.send_replace(());
+    }
+
+    /// Keeps a session, and the next one when it is lost, until nobody wants it or the gateway closes.
+    pub(super) async fn keep(&self, closing: &CancellationToken) {
+        tokio::select! {
+            () = closing.cancelled() => {}
+            () = self.keep_again_and_again() => {}
+        }
+    }
+
+    async fn keep_again_and_again(&self) {
+        let (mut pause, mut was_open) = (PAUSE_FIRST, false);
+        while !self.is_unused() {
+            let caller = Arc::clone(&self.desk().caller);
+            match self.backend.lease_shared(&caller).await {
+                Ok(mut lease) => {
+                    if std::mem::replace(&mut was_open, true) {
+                        self.missed();
+                    }
+                    let begun = Instant::now();
+                    let kept = self.keep_one(&mut lease).await;
+                    self.desk().lost();
+                    match kept {
+                        Kept::Enough => return,
+                        Kept::Lost if begun.elapsed() >= STEADY => {
+                            pause = PAUSE_FIRST;
+                            continue;
+                        }
+                        Kept::Lost => {}
+                    }
+                }
+                Err(reply) => self.failed(reply, was_open),
+            }
+            tokio::select! {
+                () = sleep(pause) => pause = (pause * 2).min(PAUSE_MAX),
+                () = self.work.notified() => {}
+            }
+        }
+    }
+
+    /// A session could not be had. Whoever waits for the first one is told so; the others go on waiting, unless other
+    /// credentials are wanted: then only their client can help.
+    fn failed(&self, reply: Reply, was_open: bool) {
+        let mut desk = self.desk();
+        if was_open && matches!(reply, Reply::Challenge(_)) {
+            desk.end = Some((desk.failures.0 + 1, reply.clone()));
+        }
+        desk.failed(reply);
+        drop(desk);
+        self.tell();
+    }
+
+    /// What the server said meanwhile is not known.
+    fn missed(&self) {
+        for ear in &self.desk().ears {
+            ear.missed();
+        }
+    }
+
+    async fn keep_one(&self, lease: &mut Lease) -> Kept {
+        let open = Open {
+            server: Arc::clone(lease.identity()),
+            has_general_stream: lease.has_general_stream(),
+        };
+        let may_subscribe = open.may_subscribe();
+        self.desk().opened(open);
+        self.tell();
+        // Whoever shares no session hears its own alone, and hears it from here on.
+        let _hearing = self.isolated.then(|| {
+            let ear = self.desk().ears.first().cloned();
+            ear.map(|ear| self.backend.pool.changes().listen(lease.audience(), &ear))
+        });
+        let mut asking = FuturesUnordered::new();
+        loop {
+            while may_subscribe
+                && asking.len() < ASKING_MAX
+                && let Some((uri, verb)) = self.next_question()
+            {
+                asking.push(ask(lease, uri, verb));
+            }
+            if asking.is_empty() && self.is_unused() {
+                return Kept::Enough;
+            }
+            tokio::select! {
+                () = lease.gone() => return Kept::Lost,
+                () = self.work.notified() => {}
+                () = lease.missed() => self.missed(),
+                Some((uri, verb, answered)) = asking.next() => {
+                    if matches!(answered, Err(UpstreamError::SessionGone)) {
+                        lease.mark_gone();
+                    }
+                    self.desk().watched.answered(&uri, verb, answered.is_ok());
+                    self.tell();
+                }
+                message = lease.general_message() => lease.refuse(&message),
+            }
+        }
+    }
+
+    fn next_question(&self) -> Option<(Arc<str>, Verb)> {
+        self.desk().watched.next()
+    }
+}
+
+/// Asks the server about a resource.
+fn ask(
+    lease: &Lease,
+    uri: Arc<str>,
+    verb: Verb,
+) -> impl Future<Output = (Arc<str>, Verb, Result<(), UpstreamError>)> + Send + use<> {
+    let method = match verb {
+        Verb::Subscribe => legacy::RESOURCES_SUBSCRIBE,
+        Verb::Unsubscribe => legacy::RESOURCES_UNSUBSCRIBE,
+    };
+    let mut params = b"{".to_vec();
+    let mut value = Vec::new();
+    object::push_string(&mut value, &uri);
+    object::push_member(&mut params, "uri", &value);
+    params.push(b'}');
+    let asked = lease.ask(method, &params);
+    async move {
+        let answered = timeout(ANSWER_MAX, asked).await;
+        (uri, verb, answered.unwrap_or(Err(UpstreamError::Timeout)))
+    }
+}
+
+impl Member {
+    /// Makes a listener a member.
+    pub(super) fn of(keeper: &Arc<Keeper>, caller: &Arc<Caller>, ear: &Arc<Ear>) -> Self {
+        let news = keeper.news.subscribe();
+        let mut desk = keeper.desk();
+        desk.enter(caller, ear);
+        let (failures_before, _) = desk.failures;
+        drop(desk);
+        keeper.work.notify_one();
+        Self {
+            keeper: Arc::clone(keeper),
+            ear: Arc::clone(ear),
+            news,
+            failures_before,
+        }
+    }
+
+    /// Waits until it is known what can be honoured. What the server has not agreed to in time is left out.
+    ///
+    /// # Errors
+    /// When no session can be had.
+    pub(super) async fn settled(&self, within: Duration) -> Result<Agreed, Reply> {
+        let mut news = self.news.clone();
+        let settled = async {
+            loop {
+                if let Some(settled) = self.outcome(false) {
+                    return settled;
+                }
+                // The sender lives as long as the keeper, which this member holds.
+                let _ = news.changed().await;
+            }
+        };
+        match timeout(within, settled).await {
+            Ok(settled) => settled,
+            Err(_) => self
+                .outcome(true)
+                .unwrap_or_else(|| Err(failed("the server did not answer in time", false))),
+        }
+    }
+
+    /// What is known; nothing while there is something to wait for.
+    fn outcome(&self, is_late: bool) -> Option<Result<Agreed, Reply>> {
+        let desk = self.keeper.desk();
+        let Some(open) = &desk.session else {
+            let (count, reply) = &desk.failures;
+            return reply
+                .clone()
+                .filter(|_| *count > self.failures_before)
+                .map(Err);
+        };
+        let wanted = self.ear.filter();
+        let mut uris = Vec::new();
+        if open.may_subscribe() {
+            for uri in &wanted.uris {
+                match desk.watched.verdict(uri) {
+                    Some(true) => uris.push(Arc::clone(uri)),
+                    Some(false) => {}
+                    None if is_late => {}
+                    None => return None,
+                }
+            }
+        }
+        let announced = subscription::announced(&open.server);
+        let seen = self.keeper.backend.pool.changes().seen();
+        let lists = Lists::that(|list| {
+            let is_said = open.has_general_stream && announced.has(list);
+            wanted.lists.has(list) && (is_said || seen.has(list))
+        });
+        Some(Ok(Agreed {
+            honoured: Filter { lists, uris },
+            server: Arc::clone(&open.server),
+        }))
+    }
+
+    /// Waits until the subscription cannot go on. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> Reply {
+        loop {
+            if let Some((failure, reply)) = &self.keeper.desk().end
+                && *failure > self.failures_before
+            {
+                return reply.clone();
+            }
+            let _ = self.news.changed().await;
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.keeper.desk().leave(&self.ear);
+        self.keeper.work.notify_one();
+    }
+}

@@ -1,0 +1,406 @@
+//! `subscriptions/listen` in front of sessions that say what has changed, or do not.
+
+use serde_json::{Value, json};
+
+use crate::support::client::{Client, OpenLeg, Request};
+use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner, Out, Puppet, Session};
+use crate::support::stage::Stage;
+
+const ID: &str = "io.modelcontextprotocol/subscriptionId";
+const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+const TOOLS: &str = "notifications/tools/list_changed";
+const UPDATED: &str = "notifications/resources/updated";
+
+/// A puppet that announces every change it can notify.
+fn announcing() -> Manner {
+    let changes = json!({"listChanged": true});
+    Manner {
+        capabilities: json!({
+            "tools": changes, "prompts": changes,
+            "resources": {"listChanged": true, "subscribe": true},
+        }),
+        ..Manner::default()
+    }
+}
+
+/// A stage whose puppet takes subscriptions to `arena:one` and `arena:two`.
+async fn watched(manner: Manner) -> Stage {
+    let stage = Stage::of(manner).await;
+    for uri in ["arena:one", "arena:two"] {
+        for method in ["resources/subscribe", "resources/unsubscribe"] {
+            stage
+                .puppet
+                .on(method, uri, |_| async { Ending::Result(json!({})) });
+        }
+    }
+    stage
+}
+
+fn listen(client: &Client, filter: Value) -> Request {
+    client.request("subscriptions/listen", json!({"notifications": filter}))
+}
+
+/// Opens a subscription and returns it with what is honoured of it.
+async fn opened(client: &Client, filter: Value) -> (OpenLeg, Value) {
+    let request = listen(client, filter);
+    let mut leg = request.open().await;
+    let first = leg.event().await;
+    assert_eq!(first["method"], ACKNOWLEDGED, "{first}");
+    assert_eq!(first["params"]["_meta"][ID], request.message()["id"]);
+    let honoured = first["params"]["notifications"].clone();
+    (leg, honoured)
+}
+
+async fn says(session: &Session, method: &str, params: Value) {
+    let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+    session.put(Out::Event(message.to_string())).await;
+}
+
+/// Asserts what the next notification is.
+async fn hears(leg: &mut OpenLeg, method: &str, uri: Option<&str>) {
+    let event = leg.event().await;
+    assert_eq!(event["method"], method, "{event}");
+    assert_eq!(event["params"]["uri"].as_str(), uri, "{event}");
+    assert!(!event["params"]["_meta"][ID].is_null(), "{event}");
+}
+
+fn asked(ledger: &Ledger, method: &str) -> Vec<String> {
+    let of = |record: &crate::support::puppet::Record| record.body["params"]["uri"].to_string();
+    ledger.requests(method).iter().map(of).collect()
+}
+
+#[tokio::test]
+async fn what_changes_is_told_to_those_who_asked() {
+    let stage = watched(announcing()).await;
+    let filter =
+        json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one", "arena:none"]});
+    let (mut leg, honoured) = opened(&stage.client, filter).await;
+    assert_eq!(
+        honoured,
+        json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one"]}),
+        "what the server refuses is left out"
+    );
+    let session = &stage.puppet.sessions()[0];
+    says(session, "notifications/prompts/list_changed", json!({})).await;
+    says(session, UPDATED, json!({"uri": "arena:two"})).await;
+    says(session, TOOLS, json!({"_meta": {"k": 1}})).await;
+    says(session, UPDATED, json!({"uri": "arena:one/part"})).await;
+    let event = leg.event().await;
+    assert_eq!(
+        (&event["method"], &event["params"]["_meta"]["k"]),
+        (&json!(TOOLS), &json!(1))
+    );
+    hears(&mut leg, UPDATED, Some("arena:one/part")).await;
+    drop(leg);
+    stage.gateway.metric_is("holdfast_subscriptions", 0).await;
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn changes_are_told_from_whichever_session_they_come() {
+    let stage = Stage::of(announcing()).await;
+    stage.puppet.tool("change", |call| async move {
+        says(&call.session, TOOLS, json!({})).await;
+        call.send(json!({"jsonrpc": "2.0", "method": "notifications/prompts/list_changed"}))
+            .await;
+        Ending::text("changed")
+    });
+    let (ada, eve) = (
+        stage.client.clone().named("ada"),
+        stage.client.clone().named("eve"),
+    );
+    let all = json!({"toolsListChanged": true, "promptsListChanged": true});
+    let (mut of_ada, _) = opened(&ada, all.clone()).await;
+    let (mut of_ada_again, _) = opened(&ada.clone().able(json!({})), all.clone()).await;
+    let (of_eve, _) = opened(&eve, all).await;
+    ada.call("change").await.result();
+    for leg in [&mut of_ada, &mut of_ada_again] {
+        let mut heard = [leg.event().await, leg.event().await];
+        heard.sort_by_key(|event| event["method"].to_string());
+        assert_eq!(heard[0]["method"], "notifications/prompts/list_changed");
+        assert_eq!(heard[1]["method"], TOOLS);
+    }
+    stage.gateway.signal_end();
+    let heard = of_eve.finish().await;
+    assert_eq!(
+        heard.notes.len(),
+        1,
+        "the acknowledgement alone: {:?}",
+        heard.notes
+    );
+    drop((of_ada, of_ada_again));
+    assert_eq!(stage.gateway.ended().await, 0);
+    stage.puppet.settled().await;
+}
+
+#[tokio::test]
+async fn a_resource_is_subscribed_once_for_all_its_listeners() {
+    let stage = watched(announcing()).await;
+    let filter = json!({"resourceSubscriptions": ["arena:one"]});
+    let (first, _) = opened(&stage.client, filter.clone()).await;
+    let (mut second, honoured) = opened(&stage.client, filter.clone()).await;
+    assert_eq!(honoured, filter);
+    assert_eq!(
+        asked(&stage.puppet.ledger(), "resources/subscribe").len(),
+        1
+    );
+    drop(first);
+    stage.gateway.metric_is("holdfast_subscriptions", 1).await;
+    says(
+        &stage.puppet.sessions()[0],
+        UPDATED,
+        json!({"uri": "arena:one"}),
+    )
+    .await;
+    hears(&mut second, UPDATED, Some("arena:one")).await;
+    assert!(asked(&stage.puppet.ledger(), "resources/unsubscribe").is_empty());
+    drop(second);
+    let is_told = |ledger: &Ledger| asked(ledger, "resources/unsubscribe") == ["\"arena:one\""];
+    stage
+        .puppet
+        .until("the end of the subscription", is_told)
+        .await;
+    stage.ends().await;
+}
+
+/// Some servers do more than they announce: what was seen to arrive counts.
+#[tokio::test]
+async fn what_was_seen_to_arrive_is_honoured() {
+    let stage = watched(Manner::default()).await;
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:two"]});
+    let (mut leg, honoured) = opened(&stage.client, filter.clone()).await;
+    assert_eq!(honoured, json!({"resourceSubscriptions": ["arena:two"]}));
+    says(&stage.puppet.sessions()[0], TOOLS, json!({})).await;
+    hears(&mut leg, TOOLS, None).await;
+    let (_again, honoured) = opened(&stage.client, filter).await;
+    assert_eq!(honoured["toolsListChanged"], true);
+    drop((leg, _again));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_stream_of_its_own_promises_nothing() {
+    let manner = Manner {
+        general_stream: GeneralStream::Refused,
+        ..announcing()
+    };
+    let stage = watched(manner).await;
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one"]});
+    let (leg, honoured) = opened(&stage.client, filter).await;
+    assert_eq!(honoured, json!({}));
+    assert!(asked(&stage.puppet.ledger(), "resources/subscribe").is_empty());
+    drop(leg);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_subscription_outlives_its_session() {
+    let stage = watched(announcing()).await;
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one"]});
+    let (mut leg, _) = opened(&stage.client, filter).await;
+    stage.puppet.forget_sessions();
+    // What changed meanwhile is not known, so everything may have.
+    hears(&mut leg, TOOLS, None).await;
+    hears(&mut leg, UPDATED, Some("arena:one")).await;
+    let is_again = |ledger: &Ledger| asked(ledger, "resources/subscribe").len() == 2;
+    stage
+        .puppet
+        .until("the resource to be subscribed again", is_again)
+        .await;
+    says(
+        &stage.puppet.sessions()[0],
+        UPDATED,
+        json!({"uri": "arena:one"}),
+    )
+    .await;
+    hears(&mut leg, UPDATED, Some("arena:one")).await;
+    drop(leg);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_gateway_ends_subscriptions_in_good_order() {
+    let stage = watched(announcing()).await;
+    let request = listen(
+        &stage.client,
+        json!({"resourceSubscriptions": ["arena:one"]}),
+    );
+    let mut leg = request.open().await;
+    leg.event().await;
+    stage.gateway.signal_end();
+    let reply = leg.finish().await;
+    let meta = &reply.result()["_meta"];
+    assert_eq!(meta[ID], request.message()["id"]);
+    assert_eq!(meta["io.modelcontextprotocol/serverInfo"]["name"], "puppet");
+    assert_eq!(stage.gateway.ended().await, 0);
+    stage.puppet.settled().await;
+    assert_eq!(stage.puppet.ledger().deletes, 1);
+}
+
+#[tokio::test]
+async fn quiet_subscriptions_are_kept_alive() {
+    let stage = Stage::set(announcing(), |config| config.timer("keep_alive", "20ms")).await;
+    let (mut leg, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
+    leg.comments(3).await;
+    drop(leg);
+    stage.ends().await;
+}
+
+/// A listener that does not read holds up neither the server nor another listener.
+#[tokio::test]
+async fn a_listener_that_does_not_read_holds_up_nobody() {
+    let stage = watched(announcing()).await;
+    let filter = json!({"resourceSubscriptions": ["arena:one", "arena:two"]});
+    let slow = listen(&stage.client, filter.clone()).open().await;
+    let (mut quick, _) = opened(&stage.client, filter).await;
+    let session = stage.puppet.sessions()[0].clone();
+    let padding = "x".repeat(4000);
+    for _ in 0..3000 {
+        says(
+            &session,
+            UPDATED,
+            json!({"uri": "arena:one", "padding": padding}),
+        )
+        .await;
+    }
+    says(&session, UPDATED, json!({"uri": "arena:two"})).await;
+    loop {
+        let event = quick.event().await;
+        if event["params"]["uri"] == "arena:two" {
+            break;
+        }
+    }
+    drop((slow, quick));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn callers_that_share_nothing_hear_their_own_session_alone() {
+    let stage = Stage::set(announcing(), |config| {
+        config.top("anonymous", "\"isolated\"")
+    })
+    .await;
+    let (mut one, honoured) = opened(&stage.client, json!({"toolsListChanged": true})).await;
+    assert_eq!(honoured, json!({"toolsListChanged": true}));
+    let first = stage.puppet.sessions()[0].clone();
+    let (mut two, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
+    let sessions = stage.puppet.sessions();
+    let second = sessions
+        .iter()
+        .find(|session| session.id != first.id)
+        .unwrap();
+    says(&first, TOOLS, json!({"_meta": {"of": 1}})).await;
+    says(second, TOOLS, json!({"_meta": {"of": 2}})).await;
+    for (leg, of) in [(&mut one, 1), (&mut two, 2)] {
+        assert_eq!(leg.event().await["params"]["_meta"]["of"], of);
+    }
+    // A question that comes there can be put to nobody.
+    let id = first.ask("roots/list", json!({})).await;
+    stage
+        .puppet
+        .until("the refusal", |_| first.answer(&id).is_some())
+        .await;
+    assert_eq!(first.answer(&id).unwrap()["error"]["code"], -32603);
+    drop((one, two));
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn subscriptions_are_bounded() {
+    let stage = Stage::set(announcing(), |config| {
+        config
+            .limit("subscriptions_max", 1)
+            .limit("subscription_uris_max", 2)
+    })
+    .await;
+    let uris = json!({"resourceSubscriptions": ["a:1", "a:2", "a:3"]});
+    listen(&stage.client, uris).send().await.error(200, -32602);
+    let (leg, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
+    let second = listen(&stage.client, json!({"toolsListChanged": true}));
+    second.send().await.error(200, -32603);
+    drop(leg);
+    stage.gateway.metric_is("holdfast_subscriptions", 0).await;
+    let (leg, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
+    drop(leg);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn filters_that_are_none_are_refused() {
+    let stage = Stage::new().await;
+    for filter in [json!(null), json!([]), json!({"toolsListChanged": "yes"})] {
+        listen(&stage.client, filter)
+            .send()
+            .await
+            .error(400, -32602);
+    }
+    let without = stage.client.request("subscriptions/listen", json!({}));
+    without.send().await.error(400, -32602);
+    assert_eq!(stage.puppet.ledger().sessions_opened, 0);
+    stage.ends().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_said_at_once() {
+    let stage = Stage::of(announcing()).await;
+    stage.puppet.die();
+    let reply = listen(&stage.client, json!({"toolsListChanged": true}))
+        .send()
+        .await;
+    reply.lost(false);
+    stage.gateway.settled().await;
+}
+
+#[tokio::test]
+async fn what_the_server_has_not_agreed_to_in_time_is_left_out() {
+    let manner = announcing();
+    let stage = Stage::set(manner, |config| config.timer("subscribe_timeout", "300ms")).await;
+    stage
+        .puppet
+        .on("resources/subscribe", "arena:late", |_| async {
+            Ending::Stall
+        });
+    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:late"]});
+    let (mut leg, honoured) = opened(&stage.client, filter).await;
+    assert_eq!(honoured, json!({"toolsListChanged": true}));
+    says(&stage.puppet.sessions()[0], TOOLS, json!({})).await;
+    hears(&mut leg, TOOLS, None).await;
+    drop(leg);
+    stage.gateway.metric_is("holdfast_subscriptions", 0).await;
+    assert_eq!(stage.gateway.terminate().await, 0);
+}
+
+/// Listeners that come and go in any order leave nothing behind, neither here nor at the server.
+#[tokio::test]
+async fn listeners_that_come_and_go_leave_nothing_behind() {
+    let stage = watched(announcing()).await;
+    let puppet: &Puppet = &stage.puppet;
+    let rounds = (0..40).map(|round| {
+        let client = stage.client.clone().named(["ada", "eve"][round % 2]);
+        async move {
+            let uri = ["arena:one", "arena:two"][round / 2 % 2];
+            let leg = listen(&client, json!({"resourceSubscriptions": [uri]}))
+                .open()
+                .await;
+            if round % 3 > 0 {
+                let mut leg = leg;
+                leg.event().await;
+            }
+        }
+    });
+    futures_util::future::join_all(rounds).await;
+    stage.gateway.metric_is("holdfast_subscriptions", 0).await;
+    stage.gateway.metric_is("holdfast_sessions", 0).await;
+    for uri in ["\"arena:one\"", "\"arena:two\""] {
+        let count = |method| {
+            let asked = asked(&puppet.ledger(), method);
+            asked.iter().filter(|asked| *asked == uri).count()
+        };
+        assert_eq!(
+            count("resources/subscribe"),
+            count("resources/unsubscribe"),
+            "{uri}"
+        );
+    }
+    stage.ends().await;
+}
