@@ -20,6 +20,8 @@ mod opening;
 mod pool;
 mod principal;
 mod shelf;
+mod watched;
+mod watching;
 
 pub use changes::{Audience, Changes, Ear, Hearing};
 pub use error::LeaseError;
@@ -28,6 +30,8 @@ pub use lease::Lease;
 pub use pool::{Pool, PoolSettings};
 pub use principal::{Binding, Principal};
 pub use shelf::LeaseMode;
+pub use watched::{Verb, Word};
+pub use watching::{ASKING_MAX, Question};
 
 /// Whom a session serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -19,14 +19,13 @@ use crate::call::{Reply, failed};
 use crate::hold::LegEvent;
 use crate::hold::backend::Backend;
 use crate::observe::GaugeGuard;
-use crate::session::{Audience, Caller, Ear, Hearing, SessionKey};
+use crate::session::{Caller, Ear, SessionKey};
 use crate::translate::subscription::{self, Filter};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::ClientId;
 
 mod desk;
 mod keeper;
-mod watched;
 
 use keeper::{Keeper, Member};
 
@@ -83,11 +82,6 @@ impl Subscriptions {
             .try_acquire_owned()
             .map_err(|_| failed("too many subscriptions are open", false))?;
         let ear = Arc::new(Ear::new(filter));
-        // It hears before it is acknowledged: what comes meanwhile waits behind the acknowledgement.
-        let hearing = (!caller.isolated).then(|| {
-            let audience = Audience::Of(caller.key.principal);
-            self.backend.pool.changes().listen(audience, &ear)
-        });
         let member = self.enter(&caller, &ear);
         let settled = member.settled(self.limits.subscribe_timeout);
         let agreed = tokio::select! {
@@ -102,7 +96,7 @@ impl Subscriptions {
             member,
             result: result.into(),
             closing: self.closing.clone(),
-            _held: (hearing, place, self.backend.metrics.subscriptions.count()),
+            _held: (place, self.backend.metrics.subscriptions.count()),
         };
         Ok((acknowledged.into(), subscription))
     }
@@ -166,7 +160,7 @@ pub struct Subscription {
     /// What ends it in good order.
     result: Bytes,
     closing: CancellationToken,
-    _held: (Option<Hearing>, OwnedSemaphorePermit, GaugeGuard),
+    _held: (OwnedSemaphorePermit, GaugeGuard),
 }
 
 impl Subscription {

@@ -82,7 +82,11 @@ impl Backend {
             LeaseMode::Shared
         };
         let leased = self.pool.lease(caller, mode).await;
-        leased.map_err(|error| self.refused(error))
+        let lease = leased.map_err(|error| self.refused(error))?;
+        if method == Method::ToolsCall {
+            lease.listen_along().await;
+        }
+        Ok(lease)
     }
 
     fn refused(&self, error: LeaseError) -> Reply {

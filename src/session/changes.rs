@@ -3,7 +3,8 @@
 //! Whoever publishes never waits: each ear keeps what it has not told yet, equal changes once, in the order in which
 //! they came first. So a slow listener holds up nobody and misses nothing but repetitions.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use dashmap::DashMap;
@@ -29,6 +30,8 @@ pub enum Audience {
 #[derive(Debug, Default)]
 pub struct Changes {
     ears: DashMap<Audience, Vec<Arc<Ear>>>,
+    /// Ears that want to hear of resources.
+    watching: AtomicUsize,
     /// Lists of which a change was ever seen to arrive: servers do more than they announce.
     seen: AtomicU8,
 }
@@ -46,6 +49,9 @@ impl Changes {
     #[must_use]
     pub fn listen(self: &Arc<Self>, audience: Audience, ear: &Arc<Ear>) -> Hearing {
         self.ears.entry(audience).or_default().push(Arc::clone(ear));
+        if !ear.filter().uris.is_empty() {
+            self.watching.fetch_add(1, Ordering::AcqRel);
+        }
         Hearing {
             changes: Arc::clone(self),
             audience,
@@ -65,6 +71,19 @@ impl Changes {
         }
     }
 
+    /// Whether anybody wants to hear of any resource.
+    pub(super) fn is_watched(&self) -> bool {
+        self.watching.load(Ordering::Acquire) > 0
+    }
+
+    /// The resources of which an audience wants to hear.
+    pub(super) fn wanted(&self, audience: Audience) -> HashSet<Arc<str>> {
+        let ears = self.ears.get(&audience);
+        let ears = ears.iter().flat_map(|ears| ears.iter());
+        ears.flat_map(|ear| ear.filter().uris.iter().cloned())
+            .collect()
+    }
+
     /// The lists of which a change was ever seen to arrive.
     #[must_use]
     pub fn seen(&self) -> Lists {
@@ -75,6 +94,9 @@ impl Changes {
 
 impl Drop for Hearing {
     fn drop(&mut self) {
+        if !self.ear.filter().uris.is_empty() {
+            self.changes.watching.fetch_sub(1, Ordering::AcqRel);
+        }
         if let Some(mut ears) = self.changes.ears.get_mut(&self.audience) {
             ears.retain(|ear| !Arc::ptr_eq(ear, &self.ear));
         }

@@ -39,7 +39,7 @@ pub(super) trait Home: std::fmt::Debug + Send + Sync {
 #[derive(Debug)]
 pub struct Lease {
     home: Arc<dyn Home>,
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     /// Present while the call has the session for itself.
     inbox: Option<Inbox>,
     fate: SessionFate,

@@ -12,6 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::SessionKey;
 use super::changes::{Audience, Changes};
+use super::watched::Watched;
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
@@ -42,6 +43,9 @@ pub(super) struct Session {
     gone: CancellationToken,
     /// The general stream broke and was opened anew: what the server said meanwhile was missed.
     missed: Notify,
+    /// Somebody keeps it for listeners, and asks the server for what they want.
+    pub(super) is_kept: AtomicBool,
+    watched: Mutex<Watched>,
     audience: Audience,
     changes: Arc<Changes>,
     log_level: Mutex<Option<LogLevel>>,
@@ -73,6 +77,8 @@ impl Session {
             is_gone: AtomicBool::new(false),
             gone: CancellationToken::new(),
             missed: Notify::new(),
+            is_kept: AtomicBool::new(false),
+            watched: Mutex::default(),
             audience,
             changes,
             log_level: Mutex::new(None),
@@ -126,6 +132,16 @@ impl Session {
     /// Woken when something may have been missed.
     pub(super) fn missed(&self) -> &Notify {
         &self.missed
+    }
+
+    /// What the server was asked to tell on it.
+    pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
+        lock(&self.watched)
+    }
+
+    /// Where changes are told.
+    pub(super) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     /// Who may hear of what comes on it.

@@ -1,10 +1,10 @@
 //! What the members of a keeper and the keeper itself tell each other.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::watched::Watched;
 use crate::call::Reply;
-use crate::session::{Caller, Ear};
+use crate::session::{Caller, Ear, Question, Verb};
 use crate::translate::discover::ServerIdentity;
 
 /// The state that a keeper shares with its members.
@@ -13,7 +13,10 @@ pub(super) struct Desk {
     /// The latest caller: its credentials open the next session.
     pub(super) caller: Arc<Caller>,
     pub(super) ears: Vec<Arc<Ear>>,
-    pub(super) watched: Watched,
+    /// What the server said to resources on the session that is open; `true` for yes.
+    pub(super) verdicts: HashMap<Arc<str>, bool>,
+    /// Resources that were refused and are wanted again.
+    pub(super) forgiven: Vec<Arc<str>>,
     pub(super) session: Option<Open>,
     /// How often a session could not be had, and why the last time.
     pub(super) failures: (u64, Option<Reply>),
@@ -27,14 +30,8 @@ pub(super) struct Open {
     pub(super) server: Arc<ServerIdentity>,
     /// The server can say something on it unasked.
     pub(super) has_general_stream: bool,
-}
-
-impl Open {
-    /// Whether it is worth asking the server for changes of resources. That it does not announce them says nothing:
-    /// a widely used SDK never does.
-    pub(super) fn may_subscribe(&self) -> bool {
-        self.has_general_stream && self.server.declares("resources")
-    }
+    /// It can be asked for changes of resources.
+    pub(super) may_subscribe: bool,
 }
 
 impl Desk {
@@ -42,7 +39,8 @@ impl Desk {
         Self {
             caller,
             ears: Vec::new(),
-            watched: Watched::default(),
+            verdicts: HashMap::new(),
+            forgiven: Vec::new(),
             session: None,
             failures: (0, None),
             end: None,
@@ -52,25 +50,35 @@ impl Desk {
     pub(super) fn enter(&mut self, caller: &Arc<Caller>, ear: &Arc<Ear>) {
         self.caller = Arc::clone(caller);
         self.ears.push(Arc::clone(ear));
-        for uri in &ear.filter().uris {
-            self.watched.want(uri);
+        let refused = |uri: &&Arc<str>| self.verdicts.get(*uri) == Some(&false);
+        let refused: Vec<_> = ear.filter().uris.iter().filter(refused).cloned().collect();
+        for uri in &refused {
+            self.verdicts.remove(uri);
         }
+        self.forgiven.extend(refused);
     }
 
     pub(super) fn leave(&mut self, ear: &Arc<Ear>) {
         self.ears.retain(|other| !Arc::ptr_eq(other, ear));
-        for uri in &ear.filter().uris {
-            self.watched.unwant(uri);
-        }
     }
 
-    pub(super) fn opened(&mut self, open: Open) {
+    pub(super) fn opened(&mut self, open: Open, verdicts: Vec<(Arc<str>, bool)>) {
         self.session = Some(open);
+        self.verdicts = verdicts.into_iter().collect();
+    }
+
+    /// What the server said to a resource.
+    pub(super) fn answered(&mut self, question: &Question, has_agreed: bool) {
+        let uri = Arc::clone(&question.uri);
+        match question.verb {
+            Verb::Subscribe => self.verdicts.insert(uri, has_agreed),
+            Verb::Unsubscribe => self.verdicts.remove(&uri),
+        };
     }
 
     pub(super) fn lost(&mut self) {
         self.session = None;
-        self.watched.lost();
+        self.verdicts.clear();
     }
 
     pub(super) fn failed(&mut self, reply: Reply) {

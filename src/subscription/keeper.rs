@@ -10,15 +10,12 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::desk::{Desk, Open};
-use super::watched::Verb;
 use crate::call::{Reply, failed};
 use crate::hold::backend::Backend;
-use crate::session::{Caller, Ear, Lease, SessionKey};
+use crate::session::{ASKING_MAX, Audience, Caller, Ear, Hearing, Lease, SessionKey};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::{self, Filter, Lists};
 use crate::upstream::UpstreamError;
-use crate::wire::legacy;
-use crate::wire::object;
 
 /// The first pause after a session could not be had, doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
@@ -26,12 +23,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A session that was kept for so long was no failure: the next one is opened at once.
 const STEADY: Duration = Duration::from_secs(1);
-
-/// Requests about resources on their way at once: a listener of a thousand resources must not flood a small server.
-const ASKING_MAX: usize = 8;
-
-/// How long a server may take to answer one of them.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Keeps a session for listeners.
 #[derive(Debug)]
@@ -51,6 +42,8 @@ pub(super) struct Keeper {
 pub(super) struct Member {
     keeper: Arc<Keeper>,
     ear: Arc<Ear>,
+    /// Whoever shares no session hears by way of its keeper alone.
+    hearing: Option<Hearing>,
     news: watch::Receiver<()>,
     /// Failures before it came are not its own.
     failures_before: u64,
@@ -166,72 +159,69 @@ impl Keeper {
         let open = Open {
             server: Arc::clone(lease.identity()),
             has_general_stream: lease.has_general_stream(),
+            may_subscribe: lease.may_subscribe(),
         };
-        let may_subscribe = open.may_subscribe();
-        self.desk().opened(open);
-        self.tell();
         // Whoever shares no session hears its own alone, and hears it from here on.
         let _hearing = self.isolated.then(|| {
             let ear = self.desk().ears.first().cloned();
             ear.map(|ear| self.backend.pool.changes().listen(lease.audience(), &ear))
         });
+        lease.keep();
+        let may_subscribe = open.may_subscribe;
+        self.desk().opened(open, lease.verdicts());
+        self.want(lease);
+        self.tell();
         let mut asking = FuturesUnordered::new();
-        loop {
+        let kept = loop {
+            let is_unused = self.is_unused();
+            if is_unused {
+                self.want(lease);
+            }
             while may_subscribe
                 && asking.len() < ASKING_MAX
-                && let Some((uri, verb)) = self.next_question()
+                && let Some(question) = lease.next_question()
             {
-                asking.push(ask(lease, uri, verb));
+                asking.push(question);
             }
-            if asking.is_empty() && self.is_unused() {
-                return Kept::Enough;
+            if is_unused && asking.is_empty() {
+                break Kept::Enough;
             }
             tokio::select! {
-                () = lease.gone() => return Kept::Lost,
-                () = self.work.notified() => {}
+                () = lease.gone() => break Kept::Lost,
+                () = self.work.notified() => self.want(lease),
                 () = lease.missed() => self.missed(),
-                Some((uri, verb, answered)) = asking.next() => {
+                Some((question, answered)) = asking.next() => {
                     if matches!(answered, Err(UpstreamError::SessionGone)) {
                         lease.mark_gone();
                     }
-                    self.desk().watched.answered(&uri, verb, answered.is_ok());
+                    self.desk().answered(&question, answered.is_ok());
                     self.tell();
                 }
                 message = lease.general_message() => lease.refuse(&message),
             }
+        };
+        lease.keep_no_more();
+        kept
+    }
+
+    /// Looks what is wanted now.
+    fn want(&self, lease: &Lease) {
+        let forgiven = std::mem::take(&mut self.desk().forgiven);
+        lease.want();
+        for uri in &forgiven {
+            lease.forgive(uri);
         }
-    }
-
-    fn next_question(&self) -> Option<(Arc<str>, Verb)> {
-        self.desk().watched.next()
-    }
-}
-
-/// Asks the server about a resource.
-fn ask(
-    lease: &Lease,
-    uri: Arc<str>,
-    verb: Verb,
-) -> impl Future<Output = (Arc<str>, Verb, Result<(), UpstreamError>)> + Send + use<> {
-    let method = match verb {
-        Verb::Subscribe => legacy::RESOURCES_SUBSCRIBE,
-        Verb::Unsubscribe => legacy::RESOURCES_UNSUBSCRIBE,
-    };
-    let mut params = b"{".to_vec();
-    let mut value = Vec::new();
-    object::push_string(&mut value, &uri);
-    object::push_member(&mut params, "uri", &value);
-    params.push(b'}');
-    let asked = lease.ask(method, &params);
-    async move {
-        let answered = timeout(ANSWER_MAX, asked).await;
-        (uri, verb, answered.unwrap_or(Err(UpstreamError::Timeout)))
     }
 }
 
 impl Member {
     /// Makes a listener a member.
     pub(super) fn of(keeper: &Arc<Keeper>, caller: &Arc<Caller>, ear: &Arc<Ear>) -> Self {
+        // It hears before it is acknowledged: what comes meanwhile waits behind the acknowledgement.
+        let hearing = (!keeper.isolated).then(|| {
+            let audience = Audience::Of(keeper.key.principal);
+            keeper.backend.pool.changes().listen(audience, ear)
+        });
         let news = keeper.news.subscribe();
         let mut desk = keeper.desk();
         desk.enter(caller, ear);
@@ -241,6 +231,7 @@ impl Member {
         Self {
             keeper: Arc::clone(keeper),
             ear: Arc::clone(ear),
+            hearing,
             news,
             failures_before,
         }
@@ -281,9 +272,9 @@ impl Member {
         };
         let wanted = self.ear.filter();
         let mut uris = Vec::new();
-        if open.may_subscribe() {
+        if open.may_subscribe {
             for uri in &wanted.uris {
-                match desk.watched.verdict(uri) {
+                match desk.verdicts.get(uri) {
                     Some(true) => uris.push(Arc::clone(uri)),
                     Some(false) => {}
                     None if is_late => {}
@@ -318,6 +309,8 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
+        // Before the keeper looks what is still wanted.
+        self.hearing = None;
         self.keeper.desk().leave(&self.ear);
         self.keeper.work.notify_one();
     }

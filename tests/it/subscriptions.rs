@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::client::{Client, OpenLeg, Request};
 use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner, Out, Puppet, Session};
-use crate::support::stage::Stage;
+use crate::support::stage::{Gate, Stage};
 
 const ID: &str = "io.modelcontextprotocol/subscriptionId";
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
@@ -235,6 +235,79 @@ async fn the_end_of_the_gateway_ends_subscriptions_in_good_order() {
     assert_eq!(stage.gateway.ended().await, 0);
     stage.puppet.settled().await;
     assert_eq!(stage.puppet.ledger().deletes, 1);
+}
+
+/// Servers of the SDKs tell a change to the session that caused it, if that one subscribed: so it does.
+#[tokio::test]
+async fn what_a_call_changes_is_told_on_its_own_session() {
+    let stage = watched(announcing()).await;
+    stage.puppet.tool("bump", |call| async move {
+        let id = call.session.id.clone();
+        let is_subscribed = |ledger: &Ledger| {
+            let asked = ledger.requests("resources/subscribe");
+            let mut of = asked.iter().map(|asked| asked.head.value("mcp-session-id"));
+            of.any(|of| of == Some(id.as_str()))
+        };
+        call.until(is_subscribed).await;
+        says(&call.session, UPDATED, json!({"uri": "arena:one"})).await;
+        Ending::text("bumped")
+    });
+    let (mut leg, _) = opened(
+        &stage.client,
+        json!({"resourceSubscriptions": ["arena:one"]}),
+    )
+    .await;
+    for _ in 0..2 {
+        stage.client.call("bump").await.result();
+        hears(&mut leg, UPDATED, Some("arena:one")).await;
+    }
+    let asked = asked(&stage.puppet.ledger(), "resources/subscribe").len();
+    assert_eq!(asked, 2, "once on each session");
+    drop(leg);
+    stage.ends().await;
+}
+
+/// A server tells a change on each of its sessions; a listener hears of it once.
+#[tokio::test]
+async fn a_change_that_is_told_on_several_sessions_is_heard_once() {
+    let stage = Stage::set(announcing(), |config| config.timer("session_idle", "60s")).await;
+    let gates = [Gate::default(), Gate::default()];
+    let inner = gates.clone();
+    stage.puppet.tool("wait", move |call| {
+        let gate = inner[usize::from(call.arguments()["second"] == true)].clone();
+        async move {
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    let (mut leg, _) = opened(
+        &stage.client,
+        json!({"toolsListChanged": true, "promptsListChanged": true}),
+    )
+    .await;
+    let calls = [false, true].map(|second| stage.client.tool("wait", json!({"second": second})));
+    let open = futures_util::future::join_all(calls.iter().map(Request::open)).await;
+    stage.started("wait", 2).await;
+    let sessions = stage.puppet.sessions();
+    assert_eq!(sessions.len(), 3);
+    let all = sessions
+        .iter()
+        .map(|session| says(session, TOOLS, json!({})));
+    futures_util::future::join_all(all).await;
+    says(
+        &sessions[0],
+        "notifications/prompts/list_changed",
+        json!({}),
+    )
+    .await;
+    hears(&mut leg, TOOLS, None).await;
+    hears(&mut leg, "notifications/prompts/list_changed", None).await;
+    gates.iter().for_each(Gate::open);
+    for leg in open {
+        leg.finish().await.result();
+    }
+    drop(leg);
+    stage.closes().await;
 }
 
 #[tokio::test]

@@ -2,9 +2,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::locked;
 use crate::translate::subscription::{Change, Changed, Filter};
@@ -12,6 +14,9 @@ use crate::translate::subscription::{Change, Changed, Filter};
 /// Parts of resources of which changes wait at once; beyond it, that the resource itself has changed is all that is
 /// kept. Lists and subscribed resources are bounded by the filter.
 const PARTS_MAX: usize = 256;
+
+/// How long a change waits for its like: a server tells it on each session it has with a principal, within moments.
+const SETTLE: Duration = Duration::from_millis(20);
 
 /// What one listener hears.
 #[derive(Debug)]
@@ -25,7 +30,7 @@ pub struct Ear {
 /// Changes in the order in which they came first, each with its latest params.
 #[derive(Debug, Default)]
 struct Waiting {
-    order: VecDeque<Changed>,
+    order: VecDeque<(Instant, Changed)>,
     params: HashMap<Changed, Option<Arc<RawValue>>>,
 }
 
@@ -77,7 +82,7 @@ impl Ear {
     fn keep(&self, Change { what, params }: Change) {
         let mut waiting = locked(&self.waiting);
         if waiting.params.insert(what.clone(), params).is_none() {
-            waiting.order.push_back(what);
+            waiting.order.push_back((Instant::now(), what));
         }
         drop(waiting);
         self.woken.notify_one();
@@ -95,9 +100,9 @@ impl Ear {
     }
 
     /// The next change, if there is one.
-    pub fn take(&self) -> Option<Change> {
+    pub(super) fn take(&self) -> Option<Change> {
         let mut waiting = locked(&self.waiting);
-        let what = waiting.order.pop_front()?;
+        let (_, what) = waiting.order.pop_front()?;
         let params = waiting.params.remove(&what).flatten();
         Some(Change { what, params })
     }
@@ -105,10 +110,16 @@ impl Ear {
     /// Waits for the next change. For one caller at a time; cancel-safe.
     pub async fn next(&self) -> Change {
         loop {
-            if let Some(change) = self.take() {
-                return change;
+            let first = locked(&self.waiting).order.front().map(|(since, _)| *since);
+            match first {
+                Some(since) => {
+                    tokio::time::sleep_until(since + SETTLE).await;
+                    if let Some(change) = self.take() {
+                        return change;
+                    }
+                }
+                None => self.woken.notified().await,
             }
-            self.woken.notified().await;
         }
     }
 }
