@@ -16,6 +16,7 @@ use crate::hold::backend::Backend;
 use crate::hold::driver;
 use crate::hold::order::{Answer, Order, UpstreamRequest};
 use crate::hold::seal::{self, State};
+use crate::hold::tools::{self, Unchecked};
 use crate::observe::Metrics;
 use crate::session::{Binding, Caller, Principal, SessionKey};
 use crate::subscription::{Subscription, Subscriptions};
@@ -140,6 +141,10 @@ impl Gateway {
         headers: &HeaderMap,
         body: &Bytes,
     ) -> Answer {
+        let unchecked = match self.check_headers(&admitted, &caller, headers) {
+            Ok(unchecked) => unchecked,
+            Err(reply) => return Answer::Reply(reply),
+        };
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
                 Ok(state) => self.resume(state, &admitted, caller, (headers, body)).await,
@@ -158,9 +163,37 @@ impl Gateway {
             request: self.upstream_request(&admitted, headers),
             leg: self.leg(&admitted),
             params: body.slice_ref(admitted.raw_params.get().as_bytes()),
+            unchecked,
+            lists_tools: (admitted.method == Method::ToolsList
+                && tools::is_first_page(&admitted.params))
+            .then(|| self.backend.tools.epoch()),
             responses: admitted.responses.map(ToOwned::to_owned),
         };
         driver::make(&self.backend, order).await
+    }
+
+    /// Checks that the headers of a tool call mirror its arguments as the tool declares; what cannot be checked because
+    /// the declarations are not known yet is checked when there is a session.
+    fn check_headers(
+        &self,
+        admitted: &Admitted<'_>,
+        caller: &Caller,
+        headers: &HeaderMap,
+    ) -> Result<Option<Box<Unchecked>>, Reply> {
+        let tool = match admitted.method {
+            Method::ToolsCall => admitted.params.string("name").unwrap_or_default(),
+            _ => return Ok(None),
+        };
+        let arguments = admitted.params.member("arguments");
+        let tools = &self.backend.tools;
+        match tools.check(&caller.key, &tool, arguments, headers) {
+            Some(checked) => checked.map(|()| None),
+            None => Ok(Some(Box::new(Unchecked {
+                tool: tool.into(),
+                arguments: arguments.map(ToOwned::to_owned),
+                headers: passed_on(headers),
+            }))),
+        }
     }
 
     fn caller(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> Result<Caller, Reply> {
@@ -209,7 +242,7 @@ impl Gateway {
         UpstreamRequest {
             id,
             body: body.into(),
-            trace: trace_context(headers),
+            headers: passed_on(headers),
         }
     }
 
@@ -252,14 +285,18 @@ impl Gateway {
     }
 }
 
-fn trace_context(headers: &HeaderMap) -> HeaderMap {
-    let mut trace = HeaderMap::new();
-    for name in header::TRACE_CONTEXT {
-        for value in headers.get_all(name) {
-            trace.append(HeaderName::from_static(name), value.clone());
-        }
+/// The headers that go on to the server: trace context, and what mirrors arguments (what is not known here has to be
+/// forwarded, says the spec).
+fn passed_on(headers: &HeaderMap) -> HeaderMap {
+    let goes_on = |name: &HeaderName| {
+        let name = name.as_str();
+        header::TRACE_CONTEXT.contains(&name) || name.starts_with(header::PARAM_PREFIX)
+    };
+    let mut passed = HeaderMap::new();
+    for (name, value) in headers.iter().filter(|(name, _)| goes_on(name)) {
+        passed.append(name.clone(), value.clone());
     }
-    trace
+    passed
 }
 
 /// The one value of a header that says who a caller is. Of two nobody knows which to believe: one may be the

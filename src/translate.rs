@@ -9,6 +9,7 @@ pub mod error;
 pub mod input_request;
 pub mod input_response;
 pub mod notification;
+pub mod param_header;
 pub mod request;
 pub mod result;
 pub mod schema;

@@ -16,6 +16,7 @@ use holdfast::config::{self, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
 use holdfast::hold::registry::Registry;
+use holdfast::hold::tools::Tools;
 use holdfast::listen::{self, Front, Terms};
 use holdfast::observe::{Count, Metrics};
 use holdfast::route::Gateway;
@@ -229,6 +230,7 @@ fn backend(
     );
     Backend {
         name: settings.backend.name,
+        tools: Tools::new(Arc::clone(pool.changes())),
         pool: Arc::new(pool),
         registry: Registry::new(settings.limits.holds_max, settings.limits.outcome_bytes_max),
         keys: settings.keys,

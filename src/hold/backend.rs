@@ -11,6 +11,7 @@ use tokio_util::task::TaskTracker;
 use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
+use super::tools::Tools;
 use super::{Clock, Reissue, leg_channel};
 use crate::call::{CallLimits, Leg, Loss, Reply, already_answered, failed};
 use crate::observe::Metrics;
@@ -30,6 +31,8 @@ pub struct Backend {
     pub pool: Arc<Pool>,
     /// Its held calls and remembered outcomes.
     pub registry: Registry,
+    /// What its tools declare.
+    pub tools: Tools,
     /// What seals its states.
     pub keys: SealingKeys,
     /// The clock that moments are counted by.

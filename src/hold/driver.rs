@@ -16,6 +16,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
 use super::order::{Answer, Order, UpstreamRequest, crowded};
+use super::tools::Unchecked;
 use super::{LegEvent, LegSink, Reissue, leg_channel};
 use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin, Reply};
 use crate::observe::{GaugeGuard, chain};
@@ -82,6 +83,10 @@ struct Driver {
     call: Call,
     seal: HoldSeal,
     request: UpstreamRequest,
+    /// What has to be checked before the request goes up.
+    unchecked: Option<Box<Unchecked>>,
+    /// The request is for a list of tools from its beginning, made at this epoch.
+    lists_tools: Option<u64>,
     /// From which level the leg that makes the request wants log messages.
     log_level: Option<LogLevel>,
     upstream: Upstream,
@@ -144,6 +149,8 @@ impl Driver {
             request,
             leg,
             params,
+            unchecked,
+            lists_tools,
             responses,
         } = order;
         let spec = CallSpec {
@@ -163,6 +170,8 @@ impl Driver {
             caller,
             call,
             request,
+            unchecked,
+            lists_tools,
             log_level,
             is_replaced: false,
             has_complained: false,
@@ -181,8 +190,13 @@ impl Driver {
     fn begin(&mut self) {
         let (backend, caller) = (Arc::clone(&self.backend), Arc::clone(&self.caller));
         let (method, log_level) = (self.call.method(), self.log_level);
+        let unchecked = self.unchecked.take();
         self.upstream = Upstream::Leasing(Box::pin(async move {
             let lease = backend.lease(&caller, method).await?;
+            if let Some(call) = unchecked {
+                let tools = &backend.tools;
+                tools.read_and_check(&lease, &caller.key, &call).await?;
+            }
             if let Some(level) = log_level {
                 lease.want_logs(level).await;
             }
@@ -265,7 +279,15 @@ impl Driver {
                         lease.publish(&change);
                     }
                 }
-                Ok(message) => self.feed(Event::Server(origin, message)),
+                Ok(message) => {
+                    if let (Some(epoch), Message::Result { id, result }) =
+                        (self.lists_tools, &message)
+                        && self.call.id().matches(id)
+                    {
+                        self.backend.tools.passed(&self.caller.key, epoch, result);
+                    }
+                    self.feed(Event::Server(origin, message));
+                }
                 Err(error) => self.misheard(&message, &error),
             }
         }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
+use super::tools::Unchecked;
 use super::{LegEvent, LegStream};
 use crate::call::{Leg, Reply};
 use crate::session::Caller;
@@ -20,8 +21,8 @@ pub struct UpstreamRequest {
     pub id: UpstreamId,
     /// The whole message.
     pub body: Bytes,
-    /// The trace context that came in the client's headers.
-    pub trace: HeaderMap,
+    /// Headers of the client that go with it.
+    pub headers: HeaderMap,
 }
 
 /// A call that is to be made.
@@ -37,6 +38,10 @@ pub struct Order {
     pub leg: Leg,
     /// The client's raw `params`, to which a state is bound.
     pub params: Bytes,
+    /// What of it has to be checked before it goes up.
+    pub unchecked: Option<Box<Unchecked>>,
+    /// The state of the tool list, if it asks for that list from its beginning.
+    pub lists_tools: Option<u64>,
     /// Answers that it brings along, as a raw `inputResponses` object.
     pub responses: Option<Box<RawValue>>,
 }

@@ -58,7 +58,7 @@ pub(super) fn whole(id: &ClientId, reply: Reply) -> Response<ResponseBody> {
 /// The statuses that the spec names for errors a leg can end with.
 fn error_status(code: i64) -> StatusCode {
     match code {
-        error::MISSING_CLIENT_CAPABILITY => StatusCode::BAD_REQUEST,
+        error::MISSING_CLIENT_CAPABILITY | error::HEADER_MISMATCH => StatusCode::BAD_REQUEST,
         _ => StatusCode::OK,
     }
 }

@@ -4,7 +4,7 @@
 //! they came first. So a slow listener holds up nobody and misses nothing but repetitions.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use dashmap::DashMap;
@@ -34,6 +34,10 @@ pub struct Changes {
     watching: AtomicUsize,
     /// Lists of which a change was ever seen to arrive: servers do more than they announce.
     seen: AtomicU8,
+    /// How often each list has changed.
+    epochs: [AtomicU64; List::ALL.len()],
+    /// How often all that was known of the server became doubtful.
+    forgotten: AtomicU64,
 }
 
 /// An ear that hears, until this is dropped.
@@ -63,12 +67,26 @@ impl Changes {
     pub fn publish(&self, audience: Audience, change: &Change) {
         if let Changed::List(list) = change.what {
             self.seen.fetch_or(1 << list as u8, Ordering::AcqRel);
+            // Before anybody hears of it and asks anew.
+            self.epochs[list as usize].fetch_add(1, Ordering::AcqRel);
         }
         if let Some(ears) = self.ears.get(&audience) {
             for ear in ears.iter() {
                 ear.hear(change);
             }
         }
+    }
+
+    /// A session was lost: the server may be another one now.
+    pub(super) fn forget(&self) {
+        self.forgotten.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Changes with the list, on whichever session that is heard: what was read before holds only as long as this
+    /// stays the same.
+    #[must_use]
+    pub fn epoch(&self, list: List) -> u64 {
+        self.epochs[list as usize].load(Ordering::Acquire) + self.forgotten.load(Ordering::Acquire)
     }
 
     /// Whether anybody wants to hear of any resource.

@@ -125,7 +125,7 @@ impl Lease {
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let asked = self.ask(legacy::LOGGING_SET_LEVEL, params.as_bytes());
         match tokio::time::timeout(LOG_LEVEL_WAIT, asked).await {
-            Ok(Ok(())) => self.session.set_log_level(level),
+            Ok(Ok(_)) => self.session.set_log_level(level),
             _ => tracing::debug!(
                 session = self.session.number,
                 "the server did not take the log level"
@@ -133,15 +133,16 @@ impl Lease {
         }
     }
 
-    /// Asks the server for something of the session itself; done when it agrees. `params` is a complete JSON object.
+    /// Asks the server for something of the gateway's own; the answer is the whole message, a result. `params` is a
+    /// complete JSON object.
     ///
     /// # Errors
-    /// When it does not.
+    /// When it answers otherwise.
     pub fn ask(
         &self,
         method: &str,
         params: &[u8],
-    ) -> impl Future<Output = Result<(), UpstreamError>> + Send + use<> {
+    ) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
         let id = self.home.next_id();
         let request = jsonrpc::request(id, method, params);
         answered(self.request(request.into(), HeaderMap::new()), id)
@@ -196,10 +197,10 @@ impl Lease {
     }
 }
 
-async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<(), UpstreamError> {
+async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<Bytes, UpstreamError> {
     while let Some(message) = exchange.next_message().await? {
         match Message::parse(&message) {
-            Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(()),
+            Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(message),
             Ok(Message::Error { .. }) => break,
             _ => {}
         }

@@ -120,7 +120,9 @@ impl Session {
     }
 
     pub(super) fn mark_gone(&self) {
-        self.is_gone.store(true, Ordering::Release);
+        if !self.is_gone.swap(true, Ordering::AcqRel) {
+            self.changes.forget();
+        }
         self.gone.cancel();
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::timeout;
@@ -87,7 +88,7 @@ impl Lease {
     /// The next thing to ask the server about resources, and its answer.
     pub fn next_question(
         &self,
-    ) -> Option<impl Future<Output = (Question, Result<(), UpstreamError>)> + Send + use<>> {
+    ) -> Option<impl Future<Output = (Question, Result<Bytes, UpstreamError>)> + Send + use<>> {
         let (uri, verb) = self.session.watched().next()?;
         let method = match verb {
             Verb::Subscribe => legacy::RESOURCES_SUBSCRIBE,

@@ -7,6 +7,7 @@
 use memchr::memmem;
 use serde_json::value::RawValue;
 
+use super::param_header::{self, InvalidDeclaration, ParamHeader};
 use crate::wire::modern::{self, Method};
 use crate::wire::object::{self, RawObject};
 
@@ -70,7 +71,7 @@ pub fn complete(
             "ttlMs" | "cacheScope" if hints.is_some() => {}
             "_meta" => meta = Some(value).filter(|value| object::is_object(value)),
             "tools" if method == Method::ToolsList => {
-                object::push_member(&mut out, key, &without_execution(value));
+                object::push_member(&mut out, key, &modern_tools(value));
             }
             _ => object::push_member(&mut out, key, value.get().as_bytes()),
         }
@@ -148,35 +149,73 @@ pub(super) fn push_meta(
     object::push_member(out, "_meta", &meta);
 }
 
-/// The tools of a list without `execution`, a member that only 2025-11-25 knows. Lists that do not hold the
-/// word are passed on unread.
-fn without_execution(tools: &RawValue) -> Vec<u8> {
-    let text = tools.get().as_bytes();
-    if memmem::find(text, br#""execution""#).is_none() {
-        return text.to_vec();
+/// The tools of a list as modern clients may see them: without `execution`, a member that only 2025-11-25 knows, and
+/// without tools whose `x-mcp-header` declarations are invalid, which clients would have to leave out. Lists that hold
+/// neither word are passed on unread.
+fn modern_tools(tools: &RawValue) -> Vec<u8> {
+    let text = tools.get();
+    let has_execution = memmem::find(text.as_bytes(), br#""execution""#).is_some();
+    if !has_execution && !param_header::may_declare(text) {
+        return text.as_bytes().to_vec();
     }
-    let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(tools.get()) else {
-        return text.to_vec();
+    let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(text) else {
+        return text.as_bytes().to_vec();
     };
     let mut out = b"[".to_vec();
-    for (at, entry) in entries.iter().enumerate() {
-        if at > 0 {
+    for entry in entries {
+        let tool = RawObject::of(entry);
+        if tool.as_ref().is_ok_and(|tool| param_headers(tool).is_err()) {
+            continue;
+        }
+        if out.len() > 1 {
             out.push(b',');
         }
-        match RawObject::of(entry) {
-            Ok(tool) => {
+        match tool {
+            Ok(tool) if tool.member("execution").is_some() => {
                 out.push(b'{');
                 for (key, value) in tool.iter().filter(|(key, _)| *key != "execution") {
                     object::push_member(&mut out, key, value.get().as_bytes());
                 }
                 out.push(b'}');
             }
-            Err(_) => out.extend_from_slice(entry.get().as_bytes()),
+            _ => out.extend_from_slice(entry.get().as_bytes()),
         }
     }
     out.push(b']');
     out
 }
+
+/// The headers that a tool of a list declares.
+fn param_headers(tool: &RawObject<'_>) -> Result<Vec<ParamHeader>, InvalidDeclaration> {
+    let schema = tool.member("inputSchema");
+    schema.map_or(Ok(Vec::new()), param_header::declared)
+}
+
+/// The tools of a `tools/list` result that declare mirrored arguments, each with its declarations, and where the list
+/// goes on. Of a result that is none, nothing.
+#[must_use]
+pub fn declaring_tools(result: &RawValue) -> (Vec<DeclaringTool>, Option<Box<str>>) {
+    let members = RawObject::of(result).unwrap_or_default();
+    let next = members.string("nextCursor").map(Into::into);
+    let tools = members.member("tools").map(RawValue::get);
+    let Some(tools) = tools.filter(|tools| param_header::may_declare(tools)) else {
+        return (Vec::new(), next);
+    };
+    let entries = serde_json::from_str::<Vec<&RawValue>>(tools).unwrap_or_default();
+    let declaring = entries.iter().filter_map(|entry| {
+        let tool = RawObject::of(entry).ok()?;
+        let name = tool.string("name")?.into();
+        let declared = param_headers(&tool);
+        let declares = declared
+            .as_ref()
+            .map_or(true, |declared| !declared.is_empty());
+        declares.then_some((name, declared))
+    });
+    (declaring.collect(), next)
+}
+
+/// A tool's name and what it declares.
+pub type DeclaringTool = (Box<str>, Result<Vec<ParamHeader>, InvalidDeclaration>);
 
 #[cfg(test)]
 mod tests {
@@ -219,6 +258,30 @@ mod tests {
             }),
             r#"{"resultType":"complete","ttlMs":5,"cacheScope":"public","tools":[{"name":"t","title":"execution"},7],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
         );
+    }
+
+    #[test]
+    fn tools_with_invalid_declarations_are_not_listed() {
+        check(
+            Method::ToolsList,
+            r#"{"tools":[{"name":"bad","inputSchema":{"x-mcp-header":"R"}},{"name":"good", "inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"x-mcp-header"}]}"#,
+            None,
+            r#"{"resultType":"complete","tools":[{"name":"good", "inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}},{"name":"x-mcp-header"}],"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"s"}}}"#,
+        );
+    }
+
+    #[test]
+    fn declaring_tools_are_found_in_a_list() {
+        let (tools, next) = declaring_tools(&raw(
+            r#"{"tools":[{"name":"plain"},{"name":"bad","inputSchema":{"x-mcp-header":"R"}},{"name":"good","inputSchema":{"properties":{"r":{"type":"string","x-mcp-header":"R"}}}}],"nextCursor":"c"}"#,
+        ));
+        let told: Vec<_> = tools
+            .iter()
+            .map(|(name, declared)| (&**name, declared.is_ok()))
+            .collect();
+        assert_eq!(told, [("bad", false), ("good", true)]);
+        assert_eq!(next.as_deref(), Some("c"));
+        assert!(declaring_tools(&raw("[]")).0.is_empty());
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub const PROTOCOL_VERSION: &str = "mcp-protocol-version";
 pub const METHOD: &str = "mcp-method";
 /// Modern: the name or URI, mirrored from the body.
 pub const NAME: &str = "mcp-name";
+/// Modern: how the names of headers begin that mirror arguments of a tool.
+pub const PARAM_PREFIX: &str = "mcp-param-";
 /// Legacy: the session a request belongs to.
 pub const SESSION_ID: &str = "mcp-session-id";
 /// Legacy: where a broken event stream goes on.

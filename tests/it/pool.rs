@@ -142,7 +142,8 @@ async fn only_so_many_questions_wait() {
             .ask("elicitation/create", form("name", name_schema()))
             .await;
     }
-    let some_are_refused = |ledger: &Ledger| ledger.answers.len() >= 20;
+    // As many as may be on their way at once; to a server that asks faster than it listens no more is said.
+    let some_are_refused = |ledger: &Ledger| ledger.answers.len() >= 8;
     stage.puppet.until("refusals", some_are_refused).await;
     assert_eq!(stage.gateway.terminate().await, 0);
 }

@@ -190,7 +190,8 @@ async fn calls_at_the_same_time() {
     }
 }
 
-/// One general stream for each session, opened before its first call.
+/// One general stream for each session, opened before its first call. The tools are listed once, to know which
+/// arguments they want mirrored.
 #[tokio::test]
 async fn the_general_stream_is_opened_first() {
     let stage = warm(Manner::default()).await;
@@ -207,6 +208,7 @@ async fn the_general_stream_is_opened_first() {
         "POST initialize",
         "POST notifications/initialized",
         "GET ",
+        "POST tools/list",
         "POST tools/call",
         "POST tools/call",
     ];

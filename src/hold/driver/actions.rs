@@ -56,7 +56,8 @@ impl Driver {
     fn depart(&mut self) {
         match std::mem::replace(&mut self.upstream, Upstream::Over) {
             Upstream::Due(lease) => {
-                let exchange = lease.request(self.request.body.clone(), self.request.trace.clone());
+                let exchange =
+                    lease.request(self.request.body.clone(), self.request.headers.clone());
                 self.upstream = Upstream::Open {
                     lease,
                     exchange,

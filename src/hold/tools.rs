@@ -1,0 +1,228 @@
+//! What the tools of a server declare about headers, as each caller sees them.
+//!
+//! A declaration stands in the tool's schema, so a call can be checked only by who knows the list. Clients list tools
+//! as a rule, and what passes is remembered; for one that did not, the list is read once, on the session that its call
+//! has leased. What is remembered holds until a list changes or a session is lost.
+//! Spec: 2026-07-28 basic/transports/streamable-http, "Server Behavior for Custom Headers".
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use quick_cache::sync::Cache;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+
+use crate::call::Reply;
+use crate::session::{Changes, Lease, SessionKey};
+use crate::translate::param_header::{self, ParamHeader};
+use crate::translate::result::declaring_tools;
+use crate::translate::subscription::List;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::Message;
+use crate::wire::object::{self, RawObject};
+
+/// Callers whose view is remembered: as many as there are sessions. Others cost one more list.
+const CALLERS_MAX: usize = 20_000;
+
+/// How long reading the list may hold up a call: it is a check, and most servers declare nothing.
+const LIST_MAX: Duration = Duration::from_secs(5);
+
+/// Pages of a list that are read: more tools than any client could show.
+const PAGES_MAX: usize = 64;
+
+/// How long a list that could not be read is not asked for again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// What is known of the tools of a server.
+#[derive(Debug)]
+pub struct Tools {
+    known: Cache<SessionKey, Arc<Known>>,
+    changes: Arc<Changes>,
+}
+
+/// What one caller's list declares.
+#[derive(Debug)]
+struct Known {
+    /// The lists' state when it was read.
+    epoch: u64,
+    /// When a list that could not be read is tried again.
+    until: Option<Instant>,
+    declared: HashMap<Box<str>, Vec<ParamHeader>>,
+}
+
+/// A call whose headers could not be checked yet.
+#[derive(Debug)]
+pub struct Unchecked {
+    /// Which tool it calls.
+    pub tool: Box<str>,
+    /// With what.
+    pub arguments: Option<Box<RawValue>>,
+    /// Its `Mcp-Param-*` headers, perhaps among others.
+    pub headers: HeaderMap,
+}
+
+impl Known {
+    fn holds(&self, epoch: u64) -> bool {
+        self.epoch == epoch && self.until.is_none_or(|until| Instant::now() < until)
+    }
+
+    fn check(
+        &self,
+        tool: &str,
+        arguments: Option<&RawValue>,
+        headers: &HeaderMap,
+    ) -> Result<(), Reply> {
+        let declared = self.declared.get(tool).map_or(&[][..], Vec::as_slice);
+        param_header::check(declared, arguments, headers).map_err(|why| {
+            let message = format!("Header mismatch: {why}");
+            Reply::error(ErrorObject::new(error::HEADER_MISMATCH, message))
+        })
+    }
+}
+
+impl Tools {
+    /// Nothing is known yet; `changes` says when what is known holds no longer.
+    #[must_use]
+    pub fn new(changes: Arc<Changes>) -> Self {
+        Self {
+            known: Cache::new(CALLERS_MAX),
+            changes,
+        }
+    }
+
+    /// The state of the tool list now, to be handed in with what is read of it.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.changes.epoch(List::Tools)
+    }
+
+    /// Checks the headers of a call, if the caller's list is known; nothing when it is not.
+    #[must_use]
+    pub fn check(
+        &self,
+        key: &SessionKey,
+        tool: &str,
+        arguments: Option<&RawValue>,
+        headers: &HeaderMap,
+    ) -> Option<Result<(), Reply>> {
+        let known = self.known.get(key)?;
+        let holds = known.holds(self.epoch());
+        holds.then(|| known.check(tool, arguments, headers))
+    }
+
+    /// Checks the headers of a call after having read the list, unless somebody else just has.
+    ///
+    /// # Errors
+    /// What the client is told when they do not say what the arguments say.
+    pub async fn read_and_check(
+        &self,
+        lease: &Lease,
+        key: &SessionKey,
+        call: &Unchecked,
+    ) -> Result<(), Reply> {
+        let epoch = self.epoch();
+        self.known.remove_if(key, |known| !known.holds(epoch));
+        let reading = async { Ok::<_, Reply>(Arc::new(read(lease, epoch).await)) };
+        let known = self.known.get_or_insert_async(key, reading).await?;
+        known.check(&call.tool, call.arguments.as_deref(), &call.headers)
+    }
+
+    /// Remembers a whole list that passed; `epoch` is that of its request.
+    pub fn passed(&self, key: &SessionKey, epoch: u64, result: &RawValue) {
+        let is_known = self.known.get(key);
+        if is_known.is_some_and(|known| known.holds(epoch) && known.until.is_none()) {
+            return;
+        }
+        let mut declared = HashMap::new();
+        if take_in(&mut declared, result).is_none() {
+            self.known.insert(key.clone(), known(epoch, None, declared));
+        }
+    }
+}
+
+fn known(
+    epoch: u64,
+    until: Option<Instant>,
+    declared: HashMap<Box<str>, Vec<ParamHeader>>,
+) -> Arc<Known> {
+    Arc::new(Known {
+        epoch,
+        until,
+        declared,
+    })
+}
+
+/// Reads the whole list. One that cannot be read declares nothing for a while.
+async fn read(lease: &Lease, epoch: u64) -> Known {
+    let mut declared = HashMap::new();
+    let is_complete = !lease.identity().declares("tools")
+        || timeout(LIST_MAX, read_pages(lease, &mut declared))
+            .await
+            .unwrap_or(false);
+    if !is_complete {
+        let session = lease.number();
+        tracing::debug!(
+            session,
+            "the list of tools could not be read: headers that mirror arguments go unchecked"
+        );
+    }
+    Known {
+        epoch,
+        until: (!is_complete).then(|| Instant::now() + RETRY_AFTER),
+        declared,
+    }
+}
+
+/// Reads page after page; whether there was an end to it.
+async fn read_pages(lease: &Lease, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> bool {
+    let mut params = b"{}".to_vec();
+    for _ in 0..PAGES_MAX {
+        let Ok(answer) = lease.ask("tools/list", &params).await else {
+            return false;
+        };
+        let Some(cursor) = page(&answer, declared) else {
+            return true;
+        };
+        params = b"{".to_vec();
+        let mut value = Vec::new();
+        object::push_string(&mut value, &cursor);
+        object::push_member(&mut params, "cursor", &value);
+        params.push(b'}');
+    }
+    false
+}
+
+fn page(answer: &Bytes, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> Option<Box<str>> {
+    match Message::parse(answer) {
+        Ok(Message::Result { result, .. }) => take_in(declared, result),
+        _ => None,
+    }
+}
+
+/// Takes a page in; where the list goes on, if it does.
+fn take_in(
+    declared: &mut HashMap<Box<str>, Vec<ParamHeader>>,
+    result: &RawValue,
+) -> Option<Box<str>> {
+    let (tools, next) = declaring_tools(result);
+    for (tool, declares) in tools {
+        match declares {
+            Ok(headers) => {
+                declared.insert(tool, headers);
+            }
+            Err(why) => {
+                tracing::warn!(%tool, %why, "a tool is not listed: its declaration is invalid")
+            }
+        }
+    }
+    next
+}
+
+/// Whether a request asks for a list from its beginning.
+#[must_use]
+pub fn is_first_page(params: &RawObject<'_>) -> bool {
+    params.member("cursor").is_none()
+}
