@@ -11,6 +11,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Uri};
 
 use crate::call::{CallLimits, MissingCapability};
+use crate::hold::memory::Lists;
 use crate::hold::seal::SealingKeys;
 use crate::translate::result::CacheHints;
 
@@ -56,6 +57,8 @@ pub struct BackendSettings {
     pub legacy: Uri,
     /// Caching hints of its results.
     pub hints: CacheHints,
+    /// Whether lists are answered from memory within their time to live.
+    pub lists: Lists,
     /// What becomes of a question that its client cannot be asked.
     pub missing_capability: MissingCapability,
 }
@@ -219,6 +222,8 @@ pub struct Limits {
     pub stretch_rounds_max: u32,
     /// How often one call is run anew after error −32042.
     pub reruns_max: u32,
+    /// Bytes of discovery and lists that are answered from memory; what is used least gives way.
+    pub cache_bytes_max: usize,
     /// Bytes of remembered outcomes; the oldest give way.
     pub outcome_bytes_max: usize,
 }
@@ -245,6 +250,8 @@ impl Default for Limits {
             stretch_rounds_max: 6,
             // Clients stop after ten rounds.
             reruns_max: 8,
+            // Some thousand lists.
+            cache_bytes_max: 64 << 20,
             // Some hundred large results.
             outcome_bytes_max: 64 << 20,
         }

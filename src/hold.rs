@@ -17,6 +17,7 @@ use order::UpstreamRequest;
 pub mod backend;
 pub mod driver;
 mod holdseal;
+pub mod memory;
 pub mod order;
 pub mod registry;
 pub mod seal;

@@ -68,6 +68,8 @@ pub struct Metrics {
     pub misheard: Counter,
     /// Notifications that a client was too slow for.
     pub notes_dropped: Counter,
+    /// Requests that were answered from memory.
+    pub recalled: Counter,
 }
 
 impl Default for Metrics {
@@ -88,7 +90,8 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, count.0.clone());
         }
-        let [refused, lost, misheard, notes_dropped] = std::array::from_fn(|_| Counter::default());
+        let [refused, lost, misheard, notes_dropped, recalled] =
+            std::array::from_fn(|_| Counter::default());
         for (name, help, counter) in [
             ("refused", "Requests that were not admitted", &refused),
             ("lost", "Calls that lost their server", &lost),
@@ -101,6 +104,11 @@ impl Default for Metrics {
                 "notes_dropped",
                 "Notifications that a client was too slow for",
                 &notes_dropped,
+            ),
+            (
+                "recalled",
+                "Requests that were answered from memory",
+                &recalled,
             ),
         ] {
             registry.register(name, help, counter.clone());
@@ -116,6 +124,7 @@ impl Default for Metrics {
             lost,
             misheard,
             notes_dropped,
+            recalled,
         }
     }
 }

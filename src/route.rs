@@ -154,8 +154,13 @@ impl Gateway {
         if self.is_draining() {
             return Answer::Reply(failed("the gateway is shutting down", false));
         }
+        let memory = &self.backend.memory;
+        let place = memory.place(&caller, admitted.method, &admitted.params);
+        if let Some(reply) = self.backend.recall(place.as_ref()) {
+            return Answer::Reply(reply);
+        }
         if admitted.method == Method::Discover {
-            return Answer::Reply(self.backend.discover(&caller).await);
+            return Answer::Reply(self.backend.discover(&caller, place).await);
         }
         let order = Order {
             method: admitted.method,
@@ -164,6 +169,7 @@ impl Gateway {
             leg: self.leg(&admitted),
             params: body.slice_ref(admitted.raw_params.get().as_bytes()),
             unchecked,
+            place,
             lists_tools: (admitted.method == Method::ToolsList
                 && tools::is_first_page(&admitted.params))
             .then(|| self.backend.tools.epoch()),

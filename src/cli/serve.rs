@@ -15,6 +15,7 @@ use super::{Failure, LogFormat};
 use holdfast::config::{self, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
+use holdfast::hold::memory::Memory;
 use holdfast::hold::registry::Registry;
 use holdfast::hold::tools::Tools;
 use holdfast::listen::{self, Front, Terms};
@@ -230,6 +231,12 @@ fn backend(
     );
     Backend {
         name: settings.backend.name,
+        memory: Memory::new(
+            settings.backend.hints,
+            settings.backend.lists,
+            settings.limits.cache_bytes_max,
+            Arc::clone(pool.changes()),
+        ),
         tools: Tools::new(Arc::clone(pool.changes())),
         pool: Arc::new(pool),
         registry: Registry::new(settings.limits.holds_max, settings.limits.outcome_bytes_max),

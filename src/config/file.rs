@@ -12,6 +12,7 @@ use super::{
     Anonymous, BackendSettings, Limits, PrincipalSource, Settings, Timers, default_listen,
 };
 use crate::call::MissingCapability;
+use crate::hold::memory::Lists;
 use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
 use crate::translate::result::{CacheHints, CacheScope};
 
@@ -134,6 +135,7 @@ pub(super) fn for_upstream(
         legacy: upstream.to_owned(),
         ttl: None,
         cache_scope: None,
+        cache_lists: None,
         missing_capability: None,
     };
     File {
@@ -171,6 +173,7 @@ struct Backend {
     legacy: String,
     ttl: Option<Span>,
     cache_scope: Option<ScopeName>,
+    cache_lists: Option<bool>,
     missing_capability: Option<MissingName>,
 }
 
@@ -282,6 +285,7 @@ overrides!(LimitsTable over Limits {
     questions_max: usize => questions_max = |count| counted("questions_max", count),
     stretch_rounds_max: u32 => stretch_rounds_max = Ok::<_, ConfigError>,
     reruns_max: u32 => reruns_max = Ok::<_, ConfigError>,
+    cache_bytes_max: usize => cache_bytes_max = Ok::<_, ConfigError>,
     outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });
 
@@ -411,6 +415,16 @@ impl Backend {
         Ok(BackendSettings {
             name,
             legacy: upstream(&self.legacy)?,
+            lists: match self.cache_lists {
+                Some(true) if ttl_ms == 0 => {
+                    return Err(wrong(
+                        "backend.cache_lists",
+                        "wants a `ttl` of more than zero",
+                    ));
+                }
+                Some(true) => Lists::Remembered,
+                Some(false) | None => Lists::Fresh,
+            },
             missing_capability: match self.missing_capability {
                 None | Some(MissingName::Error) => MissingCapability::Error,
                 Some(MissingName::Decline) => MissingCapability::Decline,

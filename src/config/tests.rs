@@ -87,6 +87,18 @@ fn wrong_configurations_are_refused_whole() {
 }
 
 #[test]
+fn lists_are_remembered_for_some_time_or_not_at_all() {
+    let text = "[[backend]]\nlegacy = \"http://a/\"\ncache_lists = true\n";
+    let error = parse(text).unwrap_err().to_string();
+    assert!(
+        error.contains("`backend.cache_lists`: wants a `ttl`"),
+        "{error}"
+    );
+    let settings = parse(&format!("{text}ttl = \"1s\"")).unwrap();
+    assert_eq!(settings.backend.lists, Lists::Remembered);
+}
+
+#[test]
 fn what_is_wrong_is_said_in_one_line_with_its_place() {
     let refused = with("listen = \"127.0.0.1:1\"\nlisten_on = 1").unwrap_err();
     let said = refused.to_string();

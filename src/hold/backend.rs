@@ -8,6 +8,7 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::memory::{Memory, Place};
 use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
@@ -31,6 +32,8 @@ pub struct Backend {
     pub pool: Arc<Pool>,
     /// Its held calls and remembered outcomes.
     pub registry: Registry,
+    /// Its discovery, and perhaps its lists, as they were answered before.
+    pub memory: Memory,
     /// What its tools declare.
     pub tools: Tools,
     /// What seals its states.
@@ -54,15 +57,29 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// The answer to a request as it was given before, if that still holds.
+    #[must_use]
+    pub fn recall(&self, place: Option<&Place>) -> Option<Reply> {
+        let recalled = self.memory.recall(place?, self.clock.now())?;
+        self.metrics.recalled.inc();
+        Some(Reply::Result(recalled))
+    }
+
     /// Answers `server/discover` from a session's `InitializeResult`.
-    pub async fn discover(self: &Arc<Self>, caller: &Caller) -> Reply {
+    pub async fn discover(self: &Arc<Self>, caller: &Caller, place: Option<Place>) -> Reply {
         let _running = self.calls.token();
         let leased = tokio::select! {
             () = self.stop.cancelled() => Err(failed("the gateway is shutting down", false)),
             leased = self.lease(caller, Method::Discover) => leased,
         };
         match leased {
-            Ok(lease) => Reply::Result(discover_result(lease.identity(), self.hints).into()),
+            Ok(lease) => {
+                let result = discover_result(lease.identity(), self.hints).into();
+                if let Some(place) = place {
+                    self.memory.remember(place, &result, self.clock.now());
+                }
+                Reply::Result(result)
+            }
             Err(reply) => reply,
         }
     }

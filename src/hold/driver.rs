@@ -15,6 +15,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
+use super::memory::Place;
 use super::order::{Answer, Order, UpstreamRequest, crowded};
 use super::tools::Unchecked;
 use super::{LegEvent, LegSink, Reissue, leg_channel};
@@ -87,6 +88,8 @@ struct Driver {
     unchecked: Option<Box<Unchecked>>,
     /// The request is for a list of tools from its beginning, made at this epoch.
     lists_tools: Option<u64>,
+    /// Where its result is to be remembered.
+    place: Option<Place>,
     /// From which level the leg that makes the request wants log messages.
     log_level: Option<LogLevel>,
     upstream: Upstream,
@@ -151,6 +154,7 @@ impl Driver {
             params,
             unchecked,
             lists_tools,
+            place,
             responses,
         } = order;
         let spec = CallSpec {
@@ -172,6 +176,7 @@ impl Driver {
             request,
             unchecked,
             lists_tools,
+            place,
             log_level,
             is_replaced: false,
             has_complained: false,

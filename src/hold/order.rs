@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
+use super::memory::Place;
 use super::tools::Unchecked;
 use super::{LegEvent, LegStream};
 use crate::call::{Leg, Reply};
@@ -42,6 +43,8 @@ pub struct Order {
     pub unchecked: Option<Box<Unchecked>>,
     /// The state of the tool list, if it asks for that list from its beginning.
     pub lists_tools: Option<u64>,
+    /// Where its result is to be remembered.
+    pub place: Option<Place>,
     /// Answers that it brings along, as a raw `inputResponses` object.
     pub responses: Option<Box<RawValue>>,
 }

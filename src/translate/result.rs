@@ -104,6 +104,23 @@ pub fn input_required(
     out
 }
 
+/// A cacheable result with another `ttlMs`; nothing when it is no object.
+#[must_use]
+pub fn with_ttl(result: &[u8], ttl_ms: u64) -> Option<Vec<u8>> {
+    let members = RawObject::parse(result).ok()?;
+    let mut out = Vec::with_capacity(result.len());
+    out.push(b'{');
+    for (key, value) in members.iter() {
+        if key == "ttlMs" {
+            object::push_member(&mut out, key, ttl_ms.to_string().as_bytes());
+        } else {
+            object::push_member(&mut out, key, value.get().as_bytes());
+        }
+    }
+    out.push(b'}');
+    Some(out)
+}
+
 /// Our own `_meta` key: key of an input request → why its last answer was not taken.
 pub const META_REJECTED: &str = "holdfast/rejected";
 

@@ -17,6 +17,7 @@ mod faults;
 mod held;
 mod late;
 mod legs;
+mod memory;
 mod param_headers;
 mod plain;
 mod pool;

@@ -108,6 +108,10 @@ impl Driver {
 
     pub(super) fn reply(&mut self, leg: LegId, reply: Reply) {
         let reply = self.held_for(reply);
+        if let (Some(place), Reply::Result(result)) = (self.place.take(), &reply) {
+            let now = self.backend.clock.now();
+            self.backend.memory.remember(place, result, now);
+        }
         if let Some((first, heard)) = &mut self.first
             && *first == leg
         {
