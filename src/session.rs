@@ -16,6 +16,7 @@ mod handshake;
 mod inbox;
 mod lease;
 mod live;
+mod logs;
 mod opening;
 mod pool;
 mod principal;

@@ -70,6 +70,13 @@ enum Upstream {
 }
 
 impl Upstream {
+    fn lease_mut(&mut self) -> Option<&mut Lease> {
+        match self {
+            Self::Due(lease) | Self::Open { lease, .. } => Some(lease),
+            Self::Leasing(_) | Self::Over => None,
+        }
+    }
+
     fn lease(&self) -> Option<&Lease> {
         match self {
             Self::Due(lease) | Self::Open { lease, .. } => Some(lease),
@@ -197,13 +204,13 @@ impl Driver {
         let (method, log_level) = (self.call.method(), self.log_level);
         let unchecked = self.unchecked.take();
         self.upstream = Upstream::Leasing(Box::pin(async move {
-            let lease = backend.lease(&caller, method).await?;
+            let mut lease = backend.lease(&caller, method).await?;
             if let Some(call) = unchecked {
                 let tools = &backend.tools;
                 tools.read_and_check(&lease, &caller.key, &call).await?;
             }
-            if let Some(level) = log_level {
-                lease.want_logs(level).await;
+            if log_level.is_some() {
+                lease.want_logs(log_level).await;
             }
             Ok(lease)
         }));
@@ -402,10 +409,14 @@ impl Driver {
         }
         self.legs.push((leg.id, sink));
         self.caller = caller;
-        self.log_level = leg.log_level;
-        if let Some(lease) = self.upstream.lease() {
+        if let Some(lease) = self.upstream.lease_mut() {
             lease.renew(&self.caller);
+            if self.log_level != leg.log_level {
+                let settled = lease.want_logs(leg.log_level);
+                self.send_after(settled);
+            }
         }
+        self.log_level = leg.log_level;
         let responses = RawObject::parse(&responses).unwrap_or_default();
         let capabilities = self.caller.key.capabilities.clone();
         let rerun_id = rerun.as_ref().map(|request| request.id);

@@ -1,8 +1,8 @@
 //! A session while a call uses it, and what becomes of it afterwards.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -11,22 +11,21 @@ use super::Caller;
 use super::changes::Audience;
 use super::inbox::Inbox;
 use super::live::Session;
+use super::logs::Wish;
 use crate::call::SessionFate;
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
-use crate::wire::legacy;
-use crate::wire::modern::LogLevel;
-
-/// How long a call waits for the server to take a log level: it is a courtesy, not worth a call.
-const LOG_LEVEL_WAIT: Duration = Duration::from_secs(2);
 
 /// Where a session goes when its call lets it go.
 pub(super) trait Home: std::fmt::Debug + Send + Sync {
     /// An id for a request to the server, unique over all its sessions.
     fn next_id(&self) -> UpstreamId;
+
+    /// Runs something in the background.
+    fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
     /// Refuses a question that came outside any call.
     fn refuse(&self, session: &Arc<Session>, message: &[u8]);
@@ -38,11 +37,13 @@ pub(super) trait Home: std::fmt::Debug + Send + Sync {
 /// A session in use. Dropped, it goes back to its pool or is closed.
 #[derive(Debug)]
 pub struct Lease {
-    home: Arc<dyn Home>,
+    pub(super) home: Arc<dyn Home>,
     pub(super) session: Arc<Session>,
     /// Present while the call has the session for itself.
     inbox: Option<Inbox>,
     fate: SessionFate,
+    /// The log messages that its request wants.
+    pub(super) wish: Option<Wish>,
     /// The session serves this call alone and ends with it.
     isolated: bool,
 }
@@ -62,6 +63,7 @@ impl Lease {
             session,
             inbox,
             fate: SessionFate::Reuse,
+            wish: None,
             isolated,
         }
     }
@@ -108,31 +110,6 @@ impl Lease {
         self.inbox.as_mut().map(Inbox::take).unwrap_or_default()
     }
 
-    /// Asks the server for log messages from `level` on, if it can and has not been asked for as much.
-    pub async fn want_logs(&self, level: LogLevel) {
-        if !self.session.identity.declares("logging") {
-            return;
-        }
-        let current = self.session.log_level();
-        let is_enough = match self.inbox {
-            Some(_) => current == Some(level),
-            // Others may need the lower level: it is never raised under them.
-            None => current.is_some_and(|current| current <= level),
-        };
-        if is_enough {
-            return;
-        }
-        let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
-        let asked = self.ask(legacy::LOGGING_SET_LEVEL, params.as_bytes());
-        match tokio::time::timeout(LOG_LEVEL_WAIT, asked).await {
-            Ok(Ok(_)) => self.session.set_log_level(level),
-            _ => tracing::debug!(
-                session = self.session.number,
-                "the server did not take the log level"
-            ),
-        }
-    }
-
     /// Asks the server for something of the gateway's own; the answer is the whole message, a result. `params` is a
     /// complete JSON object.
     ///
@@ -143,9 +120,7 @@ impl Lease {
         method: &str,
         params: &[u8],
     ) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
-        let id = self.home.next_id();
-        let request = jsonrpc::request(id, method, params);
-        answered(self.request(request.into(), HeaderMap::new()), id)
+        ask(&*self.home, &self.session, method, params)
     }
 
     /// Whether the server can say something on the session that belongs to no request.
@@ -197,6 +172,21 @@ impl Lease {
     }
 }
 
+pub(super) fn ask(
+    home: &dyn Home,
+    session: &Session,
+    method: &str,
+    params: &[u8],
+) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
+    let id = home.next_id();
+    let request = jsonrpc::request(id, method, params).into();
+    let attribution = session.attribution();
+    let exchange = session
+        .upstream
+        .request(&attribution, request, HeaderMap::new());
+    answered(exchange, id)
+}
+
 async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<Bytes, UpstreamError> {
     while let Some(message) = exchange.next_message().await? {
         match Message::parse(&message) {
@@ -210,6 +200,7 @@ async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<Bytes, Upstr
 
 impl Drop for Lease {
     fn drop(&mut self) {
+        self.wish = None;
         let inbox = self.inbox.take();
         let fate = if self.isolated {
             SessionFate::Retire

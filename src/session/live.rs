@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::SessionKey;
 use super::changes::{Audience, Changes};
+use super::logs::Wishes;
 use super::watched::Watched;
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
@@ -48,7 +49,9 @@ pub(super) struct Session {
     watched: Mutex<Watched>,
     audience: Audience,
     changes: Arc<Changes>,
-    log_level: Mutex<Option<LogLevel>>,
+    /// The level that the server was asked for and agreed to.
+    log_level: AsyncMutex<Option<LogLevel>>,
+    log_wishes: Mutex<Wishes>,
     general_stream_end: CancellationToken,
     _end_general_stream: DropGuard,
     _permit: OwnedSemaphorePermit,
@@ -81,7 +84,8 @@ impl Session {
             watched: Mutex::default(),
             audience,
             changes,
-            log_level: Mutex::new(None),
+            log_level: AsyncMutex::new(None),
+            log_wishes: Mutex::default(),
             _end_general_stream: general_stream_end.clone().drop_guard(),
             general_stream_end,
             _permit: permit,
@@ -106,13 +110,14 @@ impl Session {
         }
     }
 
-    pub(super) fn log_level(&self) -> Option<LogLevel> {
-        *lock(&self.log_level)
+    /// The level that the server was asked for; whoever changes it holds the lock meanwhile.
+    pub(super) fn log_level(&self) -> &AsyncMutex<Option<LogLevel>> {
+        &self.log_level
     }
 
-    /// The server was asked for log messages from `level` on, and agreed.
-    pub(super) fn set_log_level(&self, level: LogLevel) {
-        *lock(&self.log_level) = Some(level);
+    /// The levels that live requests want.
+    pub(super) fn log_wishes(&self) -> MutexGuard<'_, Wishes> {
+        lock(&self.log_wishes)
     }
 
     pub(super) fn is_gone(&self) -> bool {

@@ -1,5 +1,6 @@
 //! The pool: warm sessions by key, their bounds, their idle end.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -358,6 +359,10 @@ impl Pool {
 impl Home for Pool {
     fn next_id(&self) -> UpstreamId {
         Self::next_id(self)
+    }
+
+    fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
+        self.tasks.spawn(task);
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {

@@ -17,6 +17,7 @@ mod faults;
 mod held;
 mod late;
 mod legs;
+mod log_levels;
 mod memory;
 mod param_headers;
 mod plain;

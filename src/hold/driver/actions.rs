@@ -53,6 +53,23 @@ impl Driver {
         }
     }
 
+    /// Lets what is to be sent wait for something.
+    pub(super) fn send_after(&mut self, settled: impl Future<Output = ()> + Send + 'static) {
+        let before = self.sending.take();
+        self.sending = Some(Box::pin(async move {
+            let sent = async {
+                match before {
+                    Some(sending) => sending.await,
+                    None => Sent {
+                        result: Ok(()),
+                        was_needed: false,
+                    },
+                }
+            };
+            futures_util::future::join(sent, settled).await.0
+        }));
+    }
+
     fn depart(&mut self) {
         match std::mem::replace(&mut self.upstream, Upstream::Over) {
             Upstream::Due(lease) => {
