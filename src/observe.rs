@@ -6,6 +6,9 @@ use std::sync::atomic::AtomicI64;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use tracing::Span;
+
+use crate::wire::trace::TraceParent;
 
 /// A gauge of things that exist; each is counted while its guard lives.
 #[derive(Debug, Clone, Default)]
@@ -33,6 +36,19 @@ impl Count {
 impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
+    }
+}
+
+/// The span of a client's request. One that belongs to a trace is in every log line about it; of others it is worth
+/// its while only to who looks for details.
+#[must_use]
+pub fn request_span(method: &'static str, trace: Option<TraceParent<'_>>) -> Span {
+    match trace {
+        Some(TraceParent {
+            trace_id,
+            parent_id,
+        }) => tracing::info_span!("request", method, trace_id, parent_id),
+        None => tracing::debug_span!("request", method),
     }
 }
 

@@ -54,6 +54,20 @@ pub enum Served {
     Subscription(Bytes, Subscription),
 }
 
+impl Served {
+    /// What the answer begins with, for a log line.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Leg(Answer::Reply(Reply::Result(_))) => "a result",
+            Self::Leg(Answer::Reply(Reply::Error(_))) => "an error",
+            Self::Leg(Answer::Reply(Reply::Challenge(_))) => "a challenge",
+            Self::Leg(Answer::Stream { .. }) => "a stream",
+            Self::Subscription(..) => "a subscription",
+        }
+    }
+}
+
 /// Why a `requestState` is refused; the spec wants it rejected, our `data.reason` says why.
 #[derive(Clone, Copy, Debug)]
 enum Unusable {

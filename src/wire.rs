@@ -11,3 +11,4 @@ pub mod legacy;
 pub mod modern;
 pub mod object;
 pub mod sse;
+pub mod trace;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tracing::Instrument;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
@@ -451,7 +452,7 @@ impl Driver {
 
     fn detach(self) {
         let tasks = self.backend.tasks.clone();
-        tasks.spawn(self.run());
+        tasks.spawn(self.run().in_current_span());
     }
 
     async fn run(mut self) {

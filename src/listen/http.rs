@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
+use tracing::Instrument;
 
 use super::admission::{self, Admission, Refusal};
 use super::body::{self, ResponseBody, Unread};
@@ -99,7 +100,11 @@ impl Front {
             }
         };
         let id = admitted.id.clone();
-        match self.gateway.serve(*admitted, &head.headers, &body).await {
+        let span = admitted.span(&head.headers);
+        let served = self.gateway.serve(*admitted, &head.headers, &body);
+        let served = served.instrument(span.clone()).await;
+        span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
+        match served {
             Served::Leg(Answer::Reply(reply)) => reply::whole(&id, reply),
             Served::Leg(Answer::Stream { first, rest }) => {
                 reply::stream(id, first, rest, self.terms.keep_alive)

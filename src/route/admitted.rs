@@ -2,13 +2,18 @@
 
 use std::borrow::Cow;
 
+use http::HeaderMap;
 use serde_json::value::RawValue;
+use tracing::Span;
 
+use crate::observe;
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::subscription::Filter;
+use crate::wire::header;
 use crate::wire::jsonrpc::ClientId;
 use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
+use crate::wire::trace::TraceParent;
 
 /// A request that passed all checks.
 #[derive(Debug)]
@@ -33,4 +38,18 @@ pub struct Admitted<'a> {
     pub state: Option<Cow<'a, str>>,
     /// What it wants to hear of, if it asks for a subscription.
     pub filter: Option<Filter>,
+}
+
+impl Admitted<'_> {
+    /// The span of the request, within the trace that its `_meta` names, or else its headers.
+    #[must_use]
+    pub fn span(&self, headers: &HeaderMap) -> Span {
+        let [traceparent, ..] = header::TRACE_CONTEXT;
+        let in_meta = self.meta.string(traceparent);
+        let in_headers = headers
+            .get(traceparent)
+            .and_then(|value| value.to_str().ok());
+        let text = in_meta.as_deref().or(in_headers);
+        observe::request_span(self.method.as_str(), text.and_then(TraceParent::parse))
+    }
 }

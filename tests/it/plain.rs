@@ -8,8 +8,8 @@ use crate::support::gateway::Gateway;
 use crate::support::puppet::{
     Answers, Ending, EventIds, GeneralStream, Manner, Out, Puppet, Sessions,
 };
-use crate::support::stage::Stage;
-use crate::support::{nothing_is_left, text, text_of};
+use crate::support::stage::{Stage, name_schema};
+use crate::support::{accept, form, nothing_is_left, text, text_of};
 
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
@@ -329,5 +329,49 @@ async fn trace_context_in_headers_goes_up() {
         seen,
         [Some(trace), Some("vendor=1"), Some("user=ada"), None]
     );
+    stage.ends().await;
+}
+
+/// What is logged about a call names the trace that it belongs to, wherever its client says so; `_meta` goes first, as
+/// the spec knows that alone.
+#[tokio::test]
+async fn log_lines_name_the_trace() {
+    let stage = Stage::new().await;
+    stage.puppet.tool("cut", |_| async { Ending::Cut });
+    stage.puppet.tool("held-cut", |call| async move {
+        call.elicit(form("name", name_schema())).await;
+        Ending::Cut
+    });
+    let trace = |n: u8| format!("00-{n:032x}-00f067aa0ba902b7-01");
+    let cut = stage.client.tool("cut", json!({}));
+    cut.clone()
+        .also("traceparent", &trace(1))
+        .send()
+        .await
+        .lost(true);
+    let in_meta = cut.meta("traceparent", json!(trace(2)));
+    in_meta
+        .also("traceparent", &trace(3))
+        .send()
+        .await
+        .lost(true);
+    let held = stage
+        .client
+        .tool("held-cut", json!({}))
+        .meta("traceparent", json!(trace(4)));
+    let asked = held.send().await.asked();
+    held.answer(&asked, accept(json!({"name": "Ada"})))
+        .send()
+        .await
+        .lost(true);
+    let log = stage.gateway.log();
+    let named = |n: u8| {
+        let id = format!("trace_id=\"{n:032x}\"");
+        let lines = log
+            .lines()
+            .filter(|line| line.contains("a call lost its server"));
+        lines.filter(|line| line.contains(&id)).count()
+    };
+    assert_eq!([1, 2, 3, 4].map(named), [1, 1, 0, 1], "{log}");
     stage.ends().await;
 }
