@@ -36,8 +36,8 @@ reaper.stdin.unref?.();
 const running = new Set();
 process.on('exit', () => running.forEach(child => child.process.kill('SIGKILL')));
 
-/** One child process; what it says on standard error is kept in .results/NAME.log. */
-class Child {
+/** One child process, started in this folder; what it says on standard error is kept in .results/NAME.log. */
+export class Child {
   constructor(name, command, args) {
     this.name = name;
     this.log = path.join(RESULTS, `${name}.log`);
