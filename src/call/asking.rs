@@ -62,8 +62,8 @@ impl Call {
         if self.questions.is_empty() {
             return self.run(now);
         }
-        let rerun = !self.is_upstream_live;
-        let Some(state) = seal.seal(self.rounds.next(), self.limits.hold_ttl, rerun) else {
+        let (round, rerun) = (self.rounds.next(), self.is_to_rerun);
+        let Some(state) = seal.seal(round, self.limits.hold_ttl, rerun) else {
             return self.give_up("the call cannot be held");
         };
         let info = self.identity.server_info.as_deref();

@@ -75,6 +75,8 @@ pub struct Call {
     pub(super) identity: Arc<ServerIdentity>,
     /// The call has a session, on which the server works on the request or waits for answers.
     pub(super) is_upstream_live: bool,
+    /// The server ended its call and wants visits first: the re-issue runs the request anew.
+    pub(super) is_to_rerun: bool,
     /// The request went up: the server may have started it.
     pub(super) has_departed: bool,
     pub(super) reruns: u32,
@@ -101,6 +103,7 @@ impl Call {
             grace: None,
             identity: Arc::default(),
             is_upstream_live: false,
+            is_to_rerun: false,
             has_departed: false,
             reruns: 0,
             is_declined: false,
@@ -182,7 +185,10 @@ impl Call {
                 self.is_upstream_live = true;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;
-                self.run(now);
+                // A client that was told to come back meanwhile has to: the request waits for it.
+                if !self.is_parked() {
+                    self.run(now);
+                }
             }
             Event::Departed => self.has_departed = true,
             Event::Server(origin, message) => self.on_server(now, origin, message, seal),
@@ -379,6 +385,7 @@ impl Call {
             self.questions.open(None, request);
         }
         self.is_upstream_live = false;
+        self.is_to_rerun = true;
         self.has_departed = false;
         self.is_declined = false;
         self.actions.push_back(Action::Release(fate));

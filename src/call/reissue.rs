@@ -132,7 +132,7 @@ impl Call {
     fn go_on(&mut self, now: Moment, goes_on: bool, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
-            if !self.is_upstream_live {
+            if std::mem::take(&mut self.is_to_rerun) {
                 self.run_anew(rerun_id);
             }
         } else if goes_on {

@@ -14,6 +14,7 @@ use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
 
 mod simulation;
+mod stretching;
 
 /// States are their round in words; the machine never looks inside.
 struct PlainSeal;
@@ -60,6 +61,12 @@ struct Bench {
 
 impl Bench {
     fn new(method: Method, capabilities: &str) -> Self {
+        let mut bench = Self::without_session(method, capabilities);
+        bench.departs();
+        bench
+    }
+
+    fn without_session(method: Method, capabilities: &str) -> Self {
         let spec = CallSpec {
             id: UpstreamId(7),
             method,
@@ -68,7 +75,7 @@ impl Bench {
             supplied: None,
         };
         let call = Call::new(spec, Arc::new(limits()), leg(1), Moment::default());
-        let mut bench = Self {
+        Self {
             call,
             now: Moment::default(),
             legs: 1,
@@ -76,9 +83,7 @@ impl Bench {
             replies: HashMap::new(),
             answered: HashMap::new(),
             ends: 0,
-        };
-        bench.departs();
-        bench
+        }
     }
 
     /// The call gets a session and its request goes up.
@@ -404,67 +409,6 @@ fn nothing_is_asked_during_a_list() {
     bench.server(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
     bench.server(r#"{"jsonrpc":"2.0","id":2,"method":"tasks/list"}"#);
     bench.did(&["error 0", "result 1", "error 2"]);
-}
-
-#[test]
-fn a_slow_call_is_stretched_over_legs_and_its_last_leg_stays_open() {
-    const PROGRESS: &str = r#"{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}"#;
-    let mut bench = Bench::new(Method::ToolsCall, "{}");
-    // The server is not silent, it is slow.
-    let slow = |bench: &mut Bench| {
-        bench.now = bench.now + Duration::from_secs(15);
-        bench.server(PROGRESS);
-        bench.done.clear();
-    };
-    slow(&mut bench);
-    bench.waits();
-    bench.did(&["reply 1 waits as 1"]);
-    assert!(bench.call.is_parked());
-    bench.reissues(1, "{}");
-    bench.reissues(1, "{}");
-    slow(&mut bench);
-    bench.waits();
-    bench.did(&["reply 2 waits as 2", "reply 3 waits as 2"]);
-    // Beyond the bound it stays open.
-    bench.reissues(2, "{}");
-    slow(&mut bench);
-    slow(&mut bench);
-    bench.server(DONE);
-    bench.did(&["reuse", "reply 4 done", "end"]);
-}
-
-#[test]
-fn a_repeat_that_joins_after_a_while_is_stretched_too() {
-    let mut bench = Bench::new(Method::ToolsCall, ALL);
-    bench.asks(0, "a");
-    bench.waits();
-    let gone = bench.reissues(1, YES);
-    bench.did(&["reply 1 asks a as 1", "result 0"]);
-    // Its client leaves shortly before it would have been stretched, and the repeat comes shortly after.
-    bench.now = bench.now + Duration::from_secs(15);
-    bench.feed(Event::LegGone(LegId(gone)));
-    bench.waits();
-    bench.did(&[]);
-    bench.reissues(1, YES);
-    bench.server(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#);
-    bench.waits();
-    bench.did(&["result 1", "reply 3 waits as 2"]);
-}
-
-#[test]
-fn what_comes_between_two_legs_waits_for_the_next() {
-    let mut bench = Bench::new(Method::ToolsCall, ALL);
-    bench.now = Moment(Duration::from_secs(10));
-    bench.server(r#"{"jsonrpc":"2.0","id":0,"method":"ping"}"#);
-    bench.waits();
-    bench.did(&["result 0", "reply 1 waits as 1"]);
-    bench.asks(1, "a");
-    bench.reissues(1, "{}");
-    bench.did(&["reply 2 asks a as 2"]);
-    bench.reissues(2, YES);
-    bench.did(&["result 1"]);
-    bench.server(DONE);
-    bench.did(&["reuse", "reply 3 done", "end"]);
 }
 
 #[test]
