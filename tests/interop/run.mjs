@@ -3,12 +3,14 @@
 // usage: node --test tests/interop/run.mjs   (INTEROP_BENCHES=ts,py+events picks benches, HOLDFAST_BIN the binary)
 import { after, before, describe } from 'node:test';
 import { Bench } from './lib/bench.mjs';
+import { changes, declined, mirrored, remembered, stretched } from './lib/everything.mjs';
 import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
 import { askingMatrix, burstMatrix, capabilityMatrix, plainMatrix } from './lib/matrix.mjs';
 
 const everything = [
-  plainMatrix, askingMatrix, capabilityMatrix, burstMatrix, threeCases, onceOnly, sameBytes, disconnects, cleanEnd, heldAtTheEnd
+  plainMatrix, askingMatrix, capabilityMatrix, burstMatrix, threeCases, onceOnly, sameBytes, changes, mirrored, stretched,
+  declined, remembered, disconnects, cleanEnd, heldAtTheEnd
 ];
 const benches = [
   ['ts', 'ts', [], everything],

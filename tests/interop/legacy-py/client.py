@@ -12,9 +12,10 @@ import anyio
 import httpx
 from mcp import ClientSession, types
 from mcp.client.streamable_http import streamable_http_client
+from pydantic import AnyUrl
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from worker import Answers, Job, Report, burst, fetch, plain, serve  # noqa: E402
+from worker import Answers, Heard, Job, Report, burst, fetch, plain, serve  # noqa: E402
 
 
 def callbacks(job: Job, report: Report, answers: Answers) -> dict[str, Any]:
@@ -53,6 +54,15 @@ async def complete(session: ClientSession, args: Job) -> Any:
     return await session.complete(ref, args["argument"])
 
 
+async def listen(session: ClientSession, heard: Heard, job: Job) -> dict[str, Any]:
+    """Subscribes, makes the calls, and waits for as many changes as are expected."""
+    for uri in job["uris"]:
+        await session.subscribe_resource(AnyUrl(uri))
+    for call in job["calls"]:
+        await session.call_tool(call["name"], call["args"])
+    return {"heard": await heard.all()}
+
+
 async def run_kind(session: ClientSession, initialized: Any, job: Job, report: Report) -> Any:
     name, args = job.get("name"), job.get("args")
 
@@ -71,6 +81,9 @@ async def run_kind(session: ClientSession, initialized: Any, job: Job, report: R
         case "resources": return await pages(session.list_resources, "resources")
         case "templates": return await pages(session.list_resource_templates, "resourceTemplates")
         case "complete": return await complete(session, args)
+        case "listed tool":
+            await session.list_tools()
+            return await session.call_tool(name, args)
         case "burst": return await burst(job["calls"], one)
         case "discover":
             known = plain(initialized)
@@ -82,17 +95,26 @@ async def run(job: Job, report: Report, answers: Answers) -> Any:
     async def count(request: httpx.Request) -> None:
         report["http"][request.method] = report["http"].get(request.method, 0) + 1
 
+    heard = Heard(job.get("changes") or 0)
+
+    async def on_message(message: Any) -> None:
+        match getattr(message, "root", None):
+            case types.ToolListChangedNotification() as changed: heard.add(changed.method)
+            case types.ResourceUpdatedNotification() as updated: heard.add(updated.method, str(updated.params.uri))
+
     timeout = httpx.Timeout(30, read=300)
     async with (
         httpx.AsyncClient(timeout=timeout, event_hooks={"request": [count]}) as http,
         streamable_http_client(job["url"], http_client=http) as (read, write, session_id),
-        ClientSession(read, write, **callbacks(job, report, answers)) as session,
+        ClientSession(read, write, message_handler=on_message, **callbacks(job, report, answers)) as session,
     ):
         initialized = await session.initialize()
         report["protocol"] = initialized.protocolVersion
         # The SDK opens its GET stream in the background; what a server asks there before that is lost.
         if job.get("waitListening"):
             await fetch(f"{job['waitListening']}{session_id()}")
+        if job["kind"] == "listen":
+            return await listen(session, heard, job)
         return await run_kind(session, initialized, job, report)
 
 

@@ -20,6 +20,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
+from changing import add_changing_parts
 from ledger import Ledger
 
 BIG = "x" * (1 << 20)
@@ -127,6 +128,7 @@ def build_server(ledger: Ledger, **settings: Any) -> FastMCP:
     add_timed_tools(mcp, ledger)
     add_prompts(mcp, ledger)
     add_resources(mcp, ledger)
+    add_changing_parts(mcp, ledger)
     return mcp
 
 

@@ -3,9 +3,10 @@
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import {
-  CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema
+  CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema,
+  ResourceUpdatedNotificationSchema, ToolListChangedNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
-import { burst, makeAnswers, serve } from '../lib/worker.mjs';
+import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
 
 async function pages(method, field) {
   const all = [];
@@ -16,6 +17,16 @@ async function pages(method, field) {
     cursor = page.nextCursor;
   } while (cursor !== undefined);
   return { [field]: all };
+}
+
+/** Subscribes, makes the calls, and waits for as many changes as are expected. */
+async function listen(client, { uris, calls, changes }) {
+  const heard = new Heard(changes);
+  client.setNotificationHandler(ToolListChangedNotificationSchema, n => heard.add(n.method));
+  client.setNotificationHandler(ResourceUpdatedNotificationSchema, n => heard.add(n.method, n.params.uri));
+  for (const uri of uris) await client.subscribeResource({ uri });
+  for (const call of calls) await client.callTool({ name: call.name, arguments: call.args });
+  return { heard: await heard.all() };
 }
 
 function runKind(client, job, report) {
@@ -30,6 +41,8 @@ function runKind(client, job, report) {
     case 'resources': return pages(p => client.listResources(p), 'resources');
     case 'templates': return pages(p => client.listResourceTemplates(p), 'resourceTemplates');
     case 'complete': return client.complete(args);
+    case 'listed tool': return client.listTools().then(() => client.callTool({ name, arguments: args }));
+    case 'listen': return listen(client, job);
     case 'burst': return burst(job.calls, call => client.callTool({ name: call.name, arguments: call.args }));
     case 'discover': return {
       serverInfo: client.getServerVersion(), capabilities: client.getServerCapabilities(), instructions: client.getInstructions()

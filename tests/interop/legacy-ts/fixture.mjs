@@ -2,6 +2,7 @@
 // prompt, an asking resource, and plain ones beside them. ../legacy-py/fixture.py offers the same on the Python SDK.
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
+import { addChangingParts, COUNTER } from './changing.mjs';
 import { completable } from '@modelcontextprotocol/sdk/server/completable.js';
 import { McpServer, ResourceTemplate } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { ListResourcesRequestSchema, UrlElicitationRequiredError } from '@modelcontextprotocol/sdk/types.js';
@@ -37,7 +38,7 @@ const answered = (answer, field) => (answer.action === 'accept' ? JSON.stringify
 export function buildServer(ledger) {
   const mcp = new McpServer(
     { name: 'holdfast-fixture-ts', version: '1.2.3', title: 'Fixture' },
-    { capabilities: { logging: {}, resources: {} }, instructions: 'A legacy server that asks.' });
+    { capabilities: { logging: {}, resources: { subscribe: true } }, instructions: 'A legacy server that asks.' });
   // Questions that belong to the calling request travel on that request's own stream.
   const ask = (extra, params, more = {}) =>
     mcp.server.elicitInput(params, { relatedRequestId: extra.requestId, signal: extra.signal, ...more });
@@ -56,6 +57,7 @@ export function buildServer(ledger) {
   addOtherAskingTools(parts);
   addTimedTools(parts);
   addPrompts(parts);
+  addChangingParts(parts);
   addResources(parts);
   return fixture;
 }
@@ -231,8 +233,9 @@ function addResources({ mcp, ledger, ask }) {
   // Two pages, so that cursors are exercised.
   const listed = [
     { name: 'note', title: 'Note', uri: 'fixture://note', mimeType: 'text/plain', description: 'A note' },
-    { name: 'pixel', uri: 'fixture://pixel', mimeType: 'image/png' }
+    { name: 'pixel', uri: 'fixture://pixel', mimeType: 'image/png' },
+    { name: 'counter', uri: COUNTER, mimeType: 'text/plain' }
   ];
   mcp.server.setRequestHandler(ListResourcesRequestSchema, ({ params }) =>
-    params?.cursor === 'page-2' ? { resources: [listed[1]] } : { resources: [listed[0]], nextCursor: 'page-2' });
+    params?.cursor === 'page-2' ? { resources: listed.slice(1) } : { resources: [listed[0]], nextCursor: 'page-2' });
 }

@@ -35,8 +35,8 @@ export class Bench {
   job(url, testCase, { answers, key, capabilities = FULL }) {
     const after = testCase.after ? this.server.waitUrl(`event=${testCase.after}${key}`) : undefined;
     const table = { ...ANSWERS, action: 'accept', ...answers, after };
-    const { kind, name, calls, logLevel } = testCase;
-    return { url, kind, name, calls, args: this.args(testCase, key), answers: table, logLevel, capabilities };
+    const { kind, name, calls, logLevel, uris, changes } = testCase;
+    return { url, kind, name, calls, uris, changes, args: this.args(testCase, key), answers: table, logLevel, capabilities };
   }
 
   /** What a legacy client gets with no gateway between. */
@@ -52,9 +52,9 @@ export class Bench {
   }
 
   /** What a modern client gets through holdfast, and how often the server started each tool for it. */
-  async through(language, testCase, options) {
+  async through(language, testCase, options, holdfast = this.holdfast) {
     const before = (await this.server.stats()).starts;
-    const report = await this.clients[`modern-${language}`].run(this.job(this.holdfast.url, testCase, options));
+    const report = await this.clients[`modern-${language}`].run(this.job(holdfast.url, testCase, options));
     const after = (await this.server.stats()).starts;
     assert.equal(report.protocol, '2026-07-28');
     assert.deepEqual(Object.keys(report.http), ['POST'], 'a modern client only ever posts');

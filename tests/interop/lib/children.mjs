@@ -105,13 +105,14 @@ export async function startServer(name, peer, flags) {
   };
 }
 
-/** The gateway in front of `upstream`; with `timers`, by a configuration file that sets them. */
-export async function startHoldfast(name, upstream, timers) {
+/** The gateway in front of `upstream`; with `timers` or `backend`, by a configuration file that sets them. */
+export async function startHoldfast(name, upstream, timers, backend) {
   let where = ['--upstream', upstream];
-  if (timers) {
-    const lines = ['[timers]', ...Object.entries(timers).map(([key, value]) => `${key} = "${value}"`)];
+  if (timers || backend) {
+    const table = values => Object.entries(values ?? {}).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
     const file = path.join(RESULTS, `${name}.toml`);
-    writeFileSync(file, [...lines, '[[backend]]', 'name = "fixture"', `legacy = "${upstream}"`, ''].join('\n'));
+    const lines = ['[timers]', ...table(timers), '[[backend]]', ...table({ name: 'fixture', legacy: upstream, ...backend }), ''];
+    writeFileSync(file, lines.join('\n'));
     where = ['--config', file];
   }
   const args = ['serve', '--listen', '127.0.0.1:0', ...where];

@@ -37,6 +37,29 @@ export function makeAnswers(table, report) {
 /** `$message` stands for the question itself: it shows whether each answer reached the call that asked. */
 const filled = (value, params) => (value === '$message' ? params.message : value);
 
+/** What a client is told of changes: `[method, uri]` each, until as many as expected have come. */
+export class Heard {
+  changes = [];
+  #expected;
+  #isEnough;
+  #enough = new Promise(resolve => { this.#isEnough = resolve; });
+
+  constructor(expected) {
+    this.#expected = expected;
+  }
+
+  add(method, uri = null) {
+    this.changes.push([method, uri]);
+    if (this.changes.length === this.#expected) this.#isEnough();
+  }
+
+  /** All of them, in an order that does not depend on which came first. */
+  async all() {
+    await this.#enough;
+    return this.changes.sort();
+  }
+}
+
 /** Runs `calls` at the same time and gives their results in the same order. */
 export const burst = (calls, one) => Promise.all(calls.map(one));
 

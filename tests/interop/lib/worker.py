@@ -32,6 +32,25 @@ async def fetch(url: str) -> None:
     await anyio.to_thread.run_sync(get)
 
 
+class Heard:
+    """What a client is told of changes: `[method, uri]` each, until as many as expected have come."""
+
+    def __init__(self, expected: int) -> None:
+        self.changes: list[list[Any]] = []
+        self.expected = expected
+        self.enough = anyio.Event()
+
+    def add(self, method: str, uri: str | None = None) -> None:
+        self.changes.append([method, uri])
+        if len(self.changes) == self.expected:
+            self.enough.set()
+
+    async def all(self) -> list[list[Any]]:
+        """All of them, in an order that does not depend on which came first."""
+        await self.enough.wait()
+        return sorted(self.changes, key=str)
+
+
 class Answers:
     """Answers from the job's table; what was asked is written down in the report."""
 

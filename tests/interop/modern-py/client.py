@@ -13,9 +13,10 @@ import httpx2
 import mcp_types as types
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from worker import Answers, Job, Report, burst, plain, serve  # noqa: E402
+from worker import Answers, Heard, Job, Report, burst, plain, serve  # noqa: E402
 
 
 def callbacks(job: Job, report: Report, answers: Answers) -> dict[str, Any]:
@@ -59,6 +60,29 @@ async def complete(client: Client, args: Job) -> Any:
     return await client.complete(ref, args["argument"])
 
 
+async def listen(client: Client, job: Job, report: Report) -> dict[str, Any]:
+    """Opens a subscription, makes the calls, and waits for as many changes as are expected."""
+    heard = Heard(job["changes"])
+
+    async def hear(events: Any) -> None:
+        async for event in events:
+            match event:
+                case ToolsListChanged(): heard.add("notifications/tools/list_changed")
+                case ResourceUpdated(): heard.add("notifications/resources/updated", str(event.uri))
+
+    async with (
+        client.listen(tools_list_changed=True, resource_subscriptions=job["uris"]) as subscription,
+        anyio.create_task_group() as group,
+    ):
+        report["honoured"] = plain(subscription.honored)
+        group.start_soon(hear, subscription)
+        for call in job["calls"]:
+            await client.call_tool(call["name"], call["args"])
+        changes = await heard.all()
+        group.cancel_scope.cancel()
+    return {"heard": changes}
+
+
 async def run_kind(client: Client, job: Job, report: Report) -> Any:
     name, args = job.get("name"), job.get("args")
 
@@ -77,6 +101,10 @@ async def run_kind(client: Client, job: Job, report: Report) -> Any:
         case "resources": return await pages(client.list_resources, "resources")
         case "templates": return await pages(client.list_resource_templates, "resourceTemplates")
         case "complete": return await complete(client, args)
+        case "listen": return await listen(client, job, report)
+        case "listed tool":
+            await client.list_tools()
+            return await client.call_tool(name, args)
         case "burst": return await burst(job["calls"], one)
         case "discover": return discovered(client)
         case other: raise ValueError(f"unknown kind {other}")

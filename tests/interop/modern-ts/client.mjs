@@ -1,10 +1,23 @@
 // A modern client on the TypeScript SDK 2.x, pinned to protocol 2026-07-28.
 // Jobs come on standard input, reports go to standard output; see ../README.md.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
-import { burst, makeAnswers, serve } from '../lib/worker.mjs';
+import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
 
 // The SDK reports each round of questions as progress of its own making; only what the server sent counts here.
 const OWN_PROGRESS = /^Fulfilling input required by /;
+
+/** Opens a subscription, makes the calls, and waits for as many changes as are expected. */
+async function listen(client, { uris, calls, changes }, report) {
+  const heard = new Heard(changes);
+  client.setNotificationHandler('notifications/tools/list_changed', n => heard.add(n.method));
+  client.setNotificationHandler('notifications/resources/updated', n => heard.add(n.method, n.params.uri));
+  const subscription = await client.listen({ toolsListChanged: true, resourceSubscriptions: uris });
+  report.honoured = subscription.honoredFilter;
+  for (const call of calls) await client.callTool({ name: call.name, arguments: call.args });
+  const all = await heard.all();
+  await subscription.close();
+  return { heard: all };
+}
 
 function runKind(client, job, report) {
   const { name, args } = job;
@@ -22,6 +35,8 @@ function runKind(client, job, report) {
     case 'resources': return client.listResources();
     case 'templates': return client.listResourceTemplates();
     case 'complete': return client.complete(args);
+    case 'listen': return listen(client, job, report);
+    case 'listed tool': return client.listTools().then(() => client.callTool({ name, arguments: args }));
     case 'burst': return burst(job.calls, call => client.callTool({ name: call.name, arguments: call.args }));
     case 'discover': return {
       serverInfo: client.getServerVersion(), capabilities: client.getServerCapabilities(), instructions: client.getInstructions()
