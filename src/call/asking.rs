@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-use super::machine::{Call, Phase};
+use super::machine::{Call, Phase, Upstream};
 use super::reply::{Reply, missing};
 use super::{MissingCapability, Moment, Seal};
 use crate::translate::input_request::{InputKind, InputRequest};
@@ -62,7 +62,10 @@ impl Call {
         if self.questions.is_empty() {
             return self.run(now);
         }
-        let (round, rerun) = (self.rounds.next(), self.is_to_rerun);
+        let (round, rerun) = (
+            self.rounds.next(),
+            matches!(self.upstream, Upstream::ToRerun { .. }),
+        );
         let Some(state) = seal.seal(round, self.limits.hold_ttl, rerun) else {
             return self.give_up("the call cannot be held");
         };

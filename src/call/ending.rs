@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::event::{Action, SessionFate};
-use super::machine::{Call, Phase};
+use super::machine::{Call, Phase, Upstream};
 use super::reply::{Reply, failed};
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
@@ -53,7 +53,7 @@ impl Call {
     pub(super) fn finish(&mut self, reply: Reply, fate: SessionFate) {
         self.rounds.finish(&reply);
         // First the session, then the reply: the client's next call finds it warm.
-        if std::mem::take(&mut self.is_upstream_live) {
+        if std::mem::replace(&mut self.upstream, Upstream::Away) == Upstream::Live {
             self.actions.push_back(Action::Release(fate));
         }
         self.reply_to_all(&reply);

@@ -51,6 +51,18 @@ pub(super) enum Phase {
     Ended,
 }
 
+/// What a call has of its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Upstream {
+    /// No session: not yet, or not any more.
+    Away,
+    /// A session, on which the server works on the request or waits for answers.
+    Live,
+    /// The server ended its call and wants visits first: the re-issue runs the request anew, unless a visit was
+    /// declined. Then it would only ask again.
+    ToRerun { is_declined: bool },
+}
+
 /// One call. See the [module](super) for what it guarantees.
 #[derive(Debug)]
 pub struct Call {
@@ -73,15 +85,11 @@ pub struct Call {
     pub(super) grace: Option<Moment>,
     /// Who the server is; known once a session is leased.
     pub(super) identity: Arc<ServerIdentity>,
-    /// The call has a session, on which the server works on the request or waits for answers.
-    pub(super) is_upstream_live: bool,
-    /// The server ended its call and wants visits first: the re-issue runs the request anew.
-    pub(super) is_to_rerun: bool,
+    /// What the call has of its server.
+    pub(super) upstream: Upstream,
     /// The request went up: the server may have started it.
     pub(super) has_departed: bool,
     pub(super) reruns: u32,
-    /// A visit that the server wanted before it runs the request was not accepted: running anew would only ask again.
-    pub(super) is_declined: bool,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -102,11 +110,9 @@ impl Call {
             progress: None,
             grace: None,
             identity: Arc::default(),
-            is_upstream_live: false,
-            is_to_rerun: false,
+            upstream: Upstream::Away,
             has_departed: false,
             reruns: 0,
-            is_declined: false,
             actions: VecDeque::new(),
             stretch_at: None,
         };
@@ -182,7 +188,7 @@ impl Call {
         match event {
             Event::Leased(identity) => {
                 self.identity = identity;
-                self.is_upstream_live = true;
+                self.upstream = Upstream::Live;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;
                 // A client that was told to come back meanwhile has to: the request waits for it.
@@ -384,10 +390,8 @@ impl Call {
         for request in requests {
             self.questions.open(None, request);
         }
-        self.is_upstream_live = false;
-        self.is_to_rerun = true;
+        self.upstream = Upstream::ToRerun { is_declined: false };
         self.has_departed = false;
-        self.is_declined = false;
         self.actions.push_back(Action::Release(fate));
         self.ask(now, seal);
     }

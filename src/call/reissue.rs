@@ -7,7 +7,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::event::{Action, Answers, Leg, SessionFate};
-use super::machine::Call;
+use super::machine::{Call, Upstream};
 use super::question::Question;
 use super::reply::{Reply, already_answered, failed};
 use super::rounds::Verdict;
@@ -88,7 +88,11 @@ impl Call {
     fn take_answer(&mut self, question: Question, response: &RawValue) -> bool {
         match &question.id {
             Some(id) => self.take_answer_of(id, question.request.kind, response),
-            None => self.is_declined |= !input_response::is_accepted(response),
+            None => {
+                if let Upstream::ToRerun { is_declined } = &mut self.upstream {
+                    *is_declined |= !input_response::is_accepted(response);
+                }
+            }
         }
         question.id.is_some()
     }
@@ -132,8 +136,9 @@ impl Call {
     fn go_on(&mut self, now: Moment, goes_on: bool, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
-            if std::mem::take(&mut self.is_to_rerun) {
-                self.run_anew(rerun_id);
+            if let Upstream::ToRerun { is_declined } = self.upstream {
+                self.upstream = Upstream::Away;
+                self.run_anew(rerun_id, is_declined);
             }
         } else if goes_on {
             // The server may ask more now that it was answered: one round for all of it.
@@ -144,8 +149,8 @@ impl Call {
         }
     }
 
-    fn run_anew(&mut self, id: Option<UpstreamId>) {
-        if self.is_declined {
+    fn run_anew(&mut self, id: Option<UpstreamId>, is_declined: bool) {
+        if is_declined {
             return self.finish(self.declined(), SessionFate::Reuse);
         }
         let Some(id) = id else {
