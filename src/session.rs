@@ -13,6 +13,7 @@ mod changes;
 mod error;
 mod general_stream;
 mod handshake;
+mod home;
 mod inbox;
 mod lease;
 mod live;
@@ -23,6 +24,7 @@ mod principal;
 mod shelf;
 mod watched;
 mod watching;
+mod wishes;
 
 pub use changes::{Audience, Changes, Ear, Hearing};
 pub use error::LeaseError;
@@ -33,6 +35,9 @@ pub use principal::{Binding, Principal};
 pub use shelf::LeaseMode;
 pub use watched::{Verb, Word};
 pub use watching::{ASKING_MAX, Question};
+
+/// Numbers sessions in log lines: the server's own ids are as good as credentials.
+type Number = u64;
 
 /// Whom a session serves.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

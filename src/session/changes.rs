@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use dashmap::DashMap;
 
-use super::live::Number;
+use super::Number;
 use super::principal::Principal;
 use crate::translate::subscription::{Change, Changed, List, Lists};
 

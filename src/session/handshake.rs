@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio::time::timeout;
 
+use super::Number;
 use super::SessionKey;
-use super::live::Number;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::UpstreamError;

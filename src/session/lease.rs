@@ -1,6 +1,5 @@
 //! A session while a call uses it, and what becomes of it afterwards.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,6 +8,7 @@ use http::HeaderMap;
 
 use super::Caller;
 use super::changes::Audience;
+use super::home::{Home, ask};
 use super::inbox::Inbox;
 use super::live::Session;
 use super::logs::Wish;
@@ -17,22 +17,7 @@ use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
-use crate::wire::jsonrpc::{self, Message, UpstreamId};
-
-/// Where a session goes when its call lets it go.
-pub(super) trait Home: std::fmt::Debug + Send + Sync {
-    /// An id for a request to the server, unique over all its sessions.
-    fn next_id(&self) -> UpstreamId;
-
-    /// Runs something in the background.
-    fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
-
-    /// Refuses a question that came outside any call.
-    fn refuse(&self, session: &Arc<Session>, message: &[u8]);
-
-    /// Takes a session back, with its inbox if the call had it for itself.
-    fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate);
-}
+use crate::wire::modern::LogLevel;
 
 /// A session in use. Dropped, it goes back to its pool or is closed.
 #[derive(Debug)]
@@ -156,6 +141,22 @@ impl Lease {
         self.home.refuse(&self.session, message);
     }
 
+    /// Asks the server for the log messages that this request wants, none for `None`, instead of those that it wanted
+    /// before. Done when the server has agreed, or was given time to; without being awaited nothing is asked.
+    pub fn want_logs(
+        &mut self,
+        level: Option<LogLevel>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let level = level.filter(|_| self.identity().declares("logging"));
+        self.wish = level.map(|level| Wish::of(&self.home, &self.session, level));
+        let granted = self.wish.as_ref().map(Wish::granted);
+        async move {
+            if let Some(granted) = granted {
+                granted.await;
+            }
+        }
+    }
+
     /// From now on the session speaks with the credentials of this leg's caller.
     pub fn renew(&self, caller: &Caller) {
         self.session.renew(caller.credentials.as_ref());
@@ -170,32 +171,6 @@ impl Lease {
     pub fn set_fate(&mut self, fate: SessionFate) {
         self.fate = fate;
     }
-}
-
-pub(super) fn ask(
-    home: &dyn Home,
-    session: &Session,
-    method: &str,
-    params: &[u8],
-) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
-    let id = home.next_id();
-    let request = jsonrpc::request(id, method, params).into();
-    let attribution = session.attribution();
-    let exchange = session
-        .upstream
-        .request(&attribution, request, HeaderMap::new());
-    answered(exchange, id)
-}
-
-async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<Bytes, UpstreamError> {
-    while let Some(message) = exchange.next_message().await? {
-        match Message::parse(&message) {
-            Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(message),
-            Ok(Message::Error { .. }) => break,
-            _ => {}
-        }
-    }
-    Err(UpstreamError::Ended)
 }
 
 impl Drop for Lease {

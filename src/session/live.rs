@@ -10,10 +10,10 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::SessionKey;
 use super::changes::{Audience, Changes};
-use super::logs::Wishes;
 use super::watched::Watched;
+use super::wishes::Wishes;
+use super::{Number, SessionKey};
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
@@ -23,9 +23,6 @@ use crate::wire::modern::LogLevel;
 
 /// How long a server may take to end a session: its place is wanted by others.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
-
-/// Numbers sessions in log lines: the server's own ids are as good as credentials.
-pub(super) type Number = u64;
 
 /// What an open session is made of.
 #[derive(Debug)]

@@ -7,33 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lease::{Home, Lease, ask};
+use super::home::{Home, ask};
 use super::live::Session;
 use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
 
 /// How long a call waits for the server to take a log level: it is a courtesy, not worth a call.
 const LOG_LEVEL_WAIT: Duration = Duration::from_secs(2);
-
-/// How many live requests want each level.
-#[derive(Debug, Default)]
-pub(super) struct Wishes([u32; LogLevel::ALL.len()]);
-
-impl Wishes {
-    fn add(&mut self, level: LogLevel) {
-        self.0[level as usize] += 1;
-    }
-
-    fn remove(&mut self, level: LogLevel) {
-        self.0[level as usize] -= 1;
-    }
-
-    /// The lowest level that is wanted.
-    fn lowest(&self) -> Option<LogLevel> {
-        let at = self.0.iter().position(|count| *count > 0)?;
-        Some(LogLevel::ALL[at])
-    }
-}
 
 /// What one request wants, until it is dropped.
 #[derive(Debug)]
@@ -56,30 +36,20 @@ impl Drop for Wish {
     }
 }
 
-impl Lease {
-    /// Asks the server for the log messages that this request wants, none for `None`, instead of those that it wanted
-    /// before. Done when the server has agreed, or was given time to; without being awaited nothing is asked.
-    pub fn want_logs(
-        &mut self,
-        level: Option<LogLevel>,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let declares = self.identity().declares("logging");
-        let (home, session) = (Arc::clone(&self.home), Arc::clone(&self.session));
-        let wish = level.filter(|_| declares).map(|level| {
-            session.log_wishes().add(level);
-            Wish {
-                home: Arc::clone(&home),
-                session: Arc::clone(&session),
-                level,
-            }
-        });
-        let is_wanted = wish.is_some();
-        self.wish = wish;
-        async move {
-            if is_wanted {
-                settled(home, session).await;
-            }
+impl Wish {
+    /// The wish of a request on a session.
+    pub(super) fn of(home: &Arc<dyn Home>, session: &Arc<Session>, level: LogLevel) -> Self {
+        session.log_wishes().add(level);
+        Self {
+            home: Arc::clone(home),
+            session: Arc::clone(session),
+            level,
         }
+    }
+
+    /// Done when the server has agreed to what is wanted, or was given time to.
+    pub(super) fn granted(&self) -> impl Future<Output = ()> + Send + use<> {
+        settled(Arc::clone(&self.home), Arc::clone(&self.session))
     }
 }
 
@@ -112,23 +82,4 @@ async fn settled(home: Arc<dyn Home>, session: Arc<Session>) {
     };
     // A server that is slow to take it gets the next call all the same.
     let _ = tokio::time::timeout(LOG_LEVEL_WAIT, settling).await;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_lowest_wish_counts() {
-        let mut wishes = Wishes::default();
-        assert_eq!(wishes.lowest(), None);
-        for level in [LogLevel::Error, LogLevel::Debug, LogLevel::Debug] {
-            wishes.add(level);
-        }
-        assert_eq!(wishes.lowest(), Some(LogLevel::Debug));
-        wishes.remove(LogLevel::Debug);
-        assert_eq!(wishes.lowest(), Some(LogLevel::Debug));
-        wishes.remove(LogLevel::Debug);
-        assert_eq!(wishes.lowest(), Some(LogLevel::Error));
-    }
 }
