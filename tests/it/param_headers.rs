@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Request};
+use crate::support::eventually;
 use crate::support::puppet::{Ending, Ledger, Out};
 use crate::support::stage::Stage;
 
@@ -121,8 +122,8 @@ async fn tools_whose_declarations_are_invalid_are_not_listed() {
         .await
         .error(400, -32020);
     assert_eq!(lists(&stage.puppet.ledger()), 1);
-    let log = stage.gateway.log();
-    assert!(log.contains("tool=broken"), "{log}");
+    let is_told = || async { stage.gateway.log().contains("tool=broken") };
+    eventually("the operator to be told", is_told).await;
     stage.closes().await;
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::puppet::{Ending, GeneralStream, Handshake, Ledger, Manner};
 use crate::support::stage::{Gate, Stage, name_schema};
-use crate::support::{accept, form, text_of};
+use crate::support::{accept, eventually, form, text_of};
 
 fn ada() -> Value {
     accept(json!({"name": "Ada"}))
@@ -163,6 +163,8 @@ async fn every_line_about_a_session_names_it() {
     let request = stage.client.tool("babbles", json!({}));
     let asked = request.send().await.asked();
     request.answer(&asked, ada()).send().await.result();
+    let is_told = || async { stage.gateway.log().matches("holdfast::session").count() >= 3 };
+    eventually("what happened to be told", is_told).await;
     let log = stage.gateway.log();
     let lines: Vec<&str> = log
         .lines()
