@@ -80,6 +80,15 @@ impl LogFormat {
     }
 }
 
+/// A scheduler on this thread alone, for what has threads of its own.
+fn scheduler() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime does not start")
+        .map_err(Failure::Runtime)
+}
+
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()

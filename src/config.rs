@@ -42,6 +42,8 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// The server behind.
     pub backend: BackendSettings,
+    /// Threads that serve connections.
+    pub threads: usize,
     /// The clocks of the process.
     pub timers: Timers,
     /// The bounds of the process.

@@ -10,6 +10,8 @@ mod guard;
 mod http;
 mod reply;
 mod server;
+mod workers;
 
 pub use http::{Front, FrontTerms};
 pub use server::{Terms, bind, serve_admin, serve_clients};
+pub use workers::Workers;

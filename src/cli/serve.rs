@@ -18,7 +18,7 @@ use holdfast::hold::backend::Backend;
 use holdfast::hold::memory::Memory;
 use holdfast::hold::registry::Registry;
 use holdfast::hold::tools::Tools;
-use holdfast::listen::{self, Front, Terms};
+use holdfast::listen::{self, Front, Terms, Workers};
 use holdfast::observe::{Count, Metrics};
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
@@ -71,7 +71,7 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         settings.backend.name.clone(),
         settings.backend.legacy.clone(),
     );
-    super::runtime()?.block_on(async {
+    super::scheduler()?.block_on(async {
         // Before the ready line: whoever reads it may send a signal at once.
         let mut signals = Signals::new().map_err(Failure::Runtime)?;
         let running = start(settings).await.map_err(Failure::Runtime)?;
@@ -129,6 +129,7 @@ pub(crate) struct Running {
     pub(crate) admin: Option<SocketAddr>,
     gateway: Arc<Gateway>,
     backend: Arc<Backend>,
+    workers: Arc<Workers>,
     terms: Terms,
     deadline: Duration,
 }
@@ -148,7 +149,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(admin) => Some(bound(admin).await?),
         None => None,
     };
-    let deadline = settings.timers.shutdown_deadline;
+    let (deadline, threads) = (settings.timers.shutdown_deadline, settings.threads);
     let metrics = Metrics::new();
     let terms = Terms {
         connections_max: settings.limits.connections_max,
@@ -177,7 +178,10 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     let gateway = Gateway::new(Arc::clone(&backend), subscriptions, principal, anonymous);
     let gateway = Arc::new(gateway);
     let front = Arc::new(front.before(Arc::clone(&gateway)));
-    tasks.spawn(listen::serve_clients(listener, terms.clone(), front));
+    let workers = Workers::start(threads).context("no threads to serve with")?;
+    let workers = Arc::new(workers);
+    let serving = listen::serve_clients(listener, terms.clone(), front, Arc::clone(&workers));
+    tasks.spawn(serving);
     let admin = admin.map(|(listener, admin)| {
         // Not counted: whoever reads the metrics would find himself in them.
         let terms = Terms {
@@ -196,6 +200,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         admin,
         gateway,
         backend,
+        workers,
         terms,
         deadline,
     })
@@ -316,6 +321,9 @@ impl Running {
         };
         if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
             tracing::warn!("some sessions could not be closed in time");
+        }
+        if let Some(workers) = Arc::into_inner(self.workers) {
+            workers.end();
         }
     }
 }

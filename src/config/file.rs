@@ -151,6 +151,7 @@ pub(super) fn for_upstream(
 struct File {
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
+    threads: Option<usize>,
     keys: Option<Vec<String>>,
     principal: Option<String>,
     anonymous: Option<AnonymousName>,
@@ -336,6 +337,7 @@ impl File {
             admin: admin(self.admin, listen)?,
             keys,
             keys_are_random,
+            threads: threads(self.threads)?,
             principal: principal(self.principal.as_deref())?,
             anonymous: anonymous(self.anonymous, listen),
             allowed_origins: origins.collect::<Result<_, _>>()?,
@@ -348,6 +350,21 @@ impl File {
             timers: self.timers.over(Timers::default())?,
             limits: self.limits.over(Limits::default())?,
         })
+    }
+}
+
+/// More threads than any machine has cores.
+const THREADS_MAX: usize = 1024;
+
+/// One for each core unless the file says otherwise.
+fn threads(count: Option<usize>) -> Result<usize, ConfigError> {
+    match count {
+        Some(0) => Err(wrong("threads", "must be more than zero")),
+        Some(count) if count > THREADS_MAX => {
+            Err(wrong("threads", format!("must be at most {THREADS_MAX}")))
+        }
+        Some(count) => Ok(count),
+        None => Ok(std::thread::available_parallelism().map_or(1, std::num::NonZero::get)),
     }
 }
 

@@ -12,13 +12,15 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::body::ResponseBody;
-use super::{Front, admin};
+use super::workers::Place;
+use super::{Front, Workers, admin};
 use crate::observe::{Count, chain};
 use crate::route::Gateway;
 
@@ -54,25 +56,28 @@ pub struct Terms {
     pub cut: CancellationToken,
 }
 
-/// Serves modern clients until told to stop.
-pub async fn serve_clients(listener: TcpListener, terms: Terms, front: Arc<Front>) {
+/// Serves modern clients on the threads of `workers` until told to stop.
+pub async fn serve_clients(
+    listener: TcpListener,
+    terms: Terms,
+    front: Arc<Front>,
+    workers: Arc<Workers>,
+) {
     let answer = move |request| {
         let front = Arc::clone(&front);
         async move { front.answer(request).await }
     };
-    accept(listener, terms, answer).await;
+    accept(listener, terms, Some(workers), answer).await;
 }
 
 /// Serves the admin listener until told to stop.
 pub async fn serve_admin(listener: TcpListener, terms: Terms, gateway: Arc<Gateway>) {
-    accept(listener, terms, move |request| {
-        admin::answer(Arc::clone(&gateway), request)
-    })
-    .await;
+    let answer = move |request| admin::answer(Arc::clone(&gateway), request);
+    accept(listener, terms, None, answer).await;
 }
 
-/// Accepts connections until told to stop and serves each with `answer`.
-async fn accept<F, A>(listener: TcpListener, terms: Terms, answer: F)
+/// Accepts connections until told to stop and serves each with `answer`, on a thread of `workers` or else here.
+async fn accept<F, A>(listener: TcpListener, terms: Terms, workers: Option<Arc<Workers>>, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
     A: Future<Output = Response<ResponseBody>> + Send + 'static,
@@ -93,14 +98,20 @@ where
         };
         match accepted {
             Ok((stream, place)) => {
-                let (serving, counted) = (
-                    serve(stream, terms.clone(), answer.clone()),
-                    terms.count.count(),
-                );
-                terms.connections.spawn(async move {
-                    serving.await;
-                    drop((place, counted));
-                });
+                let thread = workers.as_deref().and_then(Workers::place);
+                let here = Handle::current();
+                let scheduler = thread.as_ref().map_or(&here, Place::scheduler).clone();
+                let (terms, answer) = (terms.clone(), answer.clone());
+                let counted = terms.count.count();
+                let connections = terms.connections.clone();
+                let serving = async move {
+                    match moved(stream) {
+                        Ok(stream) => serve(stream, terms, answer).await,
+                        Err(error) => tracing::warn!(%error, "a connection was not accepted"),
+                    }
+                    drop((place, thread, counted));
+                };
+                connections.spawn_on(serving, &scheduler);
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection was not accepted");
@@ -108,6 +119,11 @@ where
             }
         }
     }
+}
+
+/// The stream, waited for by the thread that this runs on.
+fn moved(stream: TcpStream) -> std::io::Result<TcpStream> {
+    TcpStream::from_std(stream.into_std()?)
 }
 
 async fn serve<F, A>(stream: TcpStream, terms: Terms, answer: F)

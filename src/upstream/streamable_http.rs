@@ -15,6 +15,7 @@ use hyper::body::Incoming;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::{Client, ResponseFuture};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use thread_local::ThreadLocal;
 
 use super::UpstreamError;
 use crate::call::AuthChallenge;
@@ -28,7 +29,7 @@ pub use exchange::{EventStream, Exchange};
 use exchange::State;
 use outbound::Outbound;
 
-/// Idle connections kept for reuse. As many as a busy gateway has calls in flight; idle ones close by time.
+/// Idle connections that each thread keeps for reuse. As many as a busy gateway has calls in flight; idle ones close by time.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
 
 /// The clocks and bounds of a transport; see the configuration.
@@ -47,7 +48,9 @@ pub struct TransportLimits {
 /// One server over Streamable HTTP.
 #[derive(Debug)]
 pub struct StreamableHttp {
-    client: Client<HttpConnector, Outbound>,
+    /// One for each thread: a connection is driven by the thread that opened it, and what another thread drives
+    /// costs every request two wake-ups.
+    clients: ThreadLocal<Client<HttpConnector, Outbound>>,
     uri: Uri,
     limits: TransportLimits,
 }
@@ -67,19 +70,24 @@ impl StreamableHttp {
     /// A client of the server at `uri`. It connects when it is used.
     #[must_use]
     pub fn new(uri: Uri, limits: TransportLimits) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(limits.connect_timeout));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(limits.upstream_idle)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-            .build(connector);
         Self {
-            client,
+            clients: ThreadLocal::new(),
             uri,
             limits,
         }
+    }
+
+    fn client(&self) -> &Client<HttpConnector, Outbound> {
+        self.clients.get_or(|| {
+            let mut connector = HttpConnector::new();
+            connector.set_nodelay(true);
+            connector.set_connect_timeout(Some(self.limits.connect_timeout));
+            Client::builder(TokioExecutor::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(self.limits.upstream_idle)
+                .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+                .build(connector)
+        })
     }
 
     /// Sends a request with these headers besides its own; the exchange yields what comes back.
@@ -90,7 +98,7 @@ impl StreamableHttp {
         request.headers_mut().extend(headers);
         let departure = Arc::clone(&request.body().departure);
         Exchange {
-            state: State::Waiting(self.client.request(request)),
+            state: State::Waiting(self.client().request(request)),
             departure,
             session_id: None,
             has_session,
@@ -103,7 +111,7 @@ impl StreamableHttp {
     /// # Errors
     /// When it was not accepted; whether the server acted on it, [`UpstreamError::may_have_run`] says.
     pub async fn send(&self, attribution: &Attribution, body: Bytes) -> Result<(), UpstreamError> {
-        let response = self.client.request(self.post(attribution, body));
+        let response = self.client().request(self.post(attribution, body));
         let response = self.in_time(response).await?;
         match classify(
             response.status(),
@@ -130,7 +138,11 @@ impl StreamableHttp {
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(HeaderName::from_static(header::LAST_EVENT_ID), id);
         }
-        let response = self.client.request(request).await.map_err(request_error)?;
+        let response = self
+            .client()
+            .request(request)
+            .await
+            .map_err(request_error)?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Ok(None);
         }
@@ -153,7 +165,7 @@ impl StreamableHttp {
     /// When the server cannot be reached or refuses otherwise.
     pub async fn delete(&self, attribution: &Attribution) -> Result<(), UpstreamError> {
         let response = self
-            .client
+            .client()
             .request(self.bare(Method::DELETE, attribution, Bytes::new()));
         let response = self.in_time(response).await?;
         match response.status() {
