@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Uri};
 
+use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
-use crate::hold::memory::Lists;
 use crate::hold::seal::SealingKeys;
 use crate::translate::result::CacheHints;
 
@@ -60,7 +60,7 @@ pub struct BackendSettings {
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// Whether lists are answered from memory within their time to live.
-    pub lists: Lists,
+    pub lists: ListCaching,
     /// What becomes of a question that its client cannot be asked.
     pub missing_capability: MissingCapability,
 }

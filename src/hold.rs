@@ -17,11 +17,9 @@ use order::UpstreamRequest;
 pub mod backend;
 pub mod driver;
 mod holdseal;
-pub mod memory;
 pub mod order;
 pub mod registry;
 pub mod seal;
-pub mod tools;
 
 /// Notifications that wait for a slow client of one leg. Beyond it they are dropped, the reply never is:
 /// the protocol lets servers leave any of them out.

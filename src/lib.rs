@@ -2,6 +2,7 @@
 //!
 //! A request walks down this list, a result walks back up; no module reaches around its neighbour.
 
+pub mod cache;
 pub mod call;
 pub mod config;
 pub mod hold;

@@ -10,13 +10,13 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
+use crate::cache::tools::{self, Unchecked};
 use crate::call::{AuthChallenge, Leg, LegId, Reply, failed};
 use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
 use crate::hold::driver;
 use crate::hold::order::{Answer, Order, UpstreamRequest};
 use crate::hold::seal::{self, State};
-use crate::hold::tools::{self, Unchecked};
 use crate::observe::Metrics;
 use crate::session::{Binding, Caller, Principal, SessionKey};
 use crate::subscription::{Subscription, Subscriptions};

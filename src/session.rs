@@ -29,12 +29,12 @@ mod wishes;
 pub use changes::{Audience, Changes, Ear, Hearing};
 pub use error::LeaseError;
 pub use handshake::HandshakeError;
+pub use home::AskError;
 pub use lease::Lease;
 pub use pool::{Pool, PoolSettings};
 pub use principal::{Binding, Principal};
 pub use shelf::LeaseMode;
-pub use watched::{Verb, Word};
-pub use watching::{ASKING_MAX, Question};
+pub use watching::{ASKING_MAX, Keeping, Standing};
 
 /// Numbers sessions in log lines: the server's own ids are as good as credentials.
 type Number = u64;

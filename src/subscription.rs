@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +35,8 @@ use keeper::{Keeper, Member};
 pub struct SubscriptionLimits {
     /// Subscriptions open at once.
     pub subscriptions_max: usize,
+    /// Sessions that are kept for them at once.
+    pub sessions_max: usize,
     /// Resources that one of them may name.
     pub uris_max: usize,
     /// How long the server may take to agree to what a subscription wants.
@@ -47,6 +50,8 @@ pub struct Subscriptions {
     limits: SubscriptionLimits,
     keepers: DashMap<SessionKey, Arc<Keeper>>,
     places: Arc<Semaphore>,
+    /// Sessions that may be kept: calls need some too.
+    sessions: Arc<Semaphore>,
     closing: CancellationToken,
 }
 
@@ -58,6 +63,7 @@ impl Subscriptions {
             backend,
             keepers: DashMap::new(),
             places: Arc::new(Semaphore::new(limits.subscriptions_max)),
+            sessions: Arc::new(Semaphore::new(limits.sessions_max)),
             limits,
             closing: CancellationToken::new(),
         }
@@ -82,12 +88,13 @@ impl Subscriptions {
             .try_acquire_owned()
             .map_err(|_| failed("too many subscriptions are open", false))?;
         let ear = Arc::new(Ear::new(filter));
-        let member = self.enter(&caller, &ear);
+        let member = self.enter(&caller, &ear)?;
         let settled = member.settled(self.limits.subscribe_timeout);
         let agreed = tokio::select! {
             agreed = settled => agreed?,
             () = self.closing.cancelled() => return Err(failed("the gateway is shutting down", false)),
         };
+        ear.promise(&agreed.honoured);
         let acknowledged = subscription::acknowledged(&id, &agreed.honoured);
         let result = subscription::listen_result(&id, agreed.server.server_info.as_deref());
         let subscription = Subscription {
@@ -102,27 +109,34 @@ impl Subscriptions {
     }
 
     /// Makes a listener a member of the keeper of its key, or of one of its own.
-    fn enter(self: &Arc<Self>, caller: &Arc<Caller>, ear: &Arc<Ear>) -> Member {
+    fn enter(self: &Arc<Self>, caller: &Arc<Caller>, ear: &Arc<Ear>) -> Result<Member, Reply> {
+        let fresh = || {
+            let session = Arc::clone(&self.sessions).try_acquire_owned();
+            let session = session
+                .map_err(|_| failed("too many sessions are kept for subscriptions", false))?;
+            Ok::<_, Reply>(Keeper::new(
+                Arc::clone(&self.backend),
+                Arc::clone(caller),
+                session,
+            ))
+        };
         if caller.isolated {
-            let keeper = Keeper::new(Arc::clone(&self.backend), Arc::clone(caller));
+            let keeper = fresh()?;
             let member = Member::of(&keeper, caller, ear);
             self.start(keeper);
-            return member;
+            return Ok(member);
         }
         // Under the entry's lock: a keeper that nobody needs any more is removed under it too.
-        let entry = self.keepers.entry(caller.key.clone());
-        let mut fresh = None;
-        let keeper = entry.or_insert_with(|| {
-            let keeper = Keeper::new(Arc::clone(&self.backend), Arc::clone(caller));
-            fresh = Some(Arc::clone(&keeper));
-            keeper
-        });
-        let member = Member::of(&keeper, caller, ear);
-        drop(keeper);
-        if let Some(keeper) = fresh {
-            self.start(keeper);
+        match self.keepers.entry(caller.key.clone()) {
+            Entry::Occupied(known) => Ok(Member::of(known.get(), caller, ear)),
+            Entry::Vacant(vacant) => {
+                let keeper = fresh()?;
+                let member = Member::of(&keeper, caller, ear);
+                vacant.insert(Arc::clone(&keeper));
+                self.start(keeper);
+                Ok(member)
+            }
         }
-        member
     }
 
     fn start(self: &Arc<Self>, keeper: Arc<Keeper>) {

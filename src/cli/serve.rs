@@ -12,12 +12,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{Failure, LogFormat};
+use holdfast::cache::results::Memory;
+use holdfast::cache::tools::Tools;
 use holdfast::config::{self, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
-use holdfast::hold::memory::Memory;
 use holdfast::hold::registry::Registry;
-use holdfast::hold::tools::Tools;
 use holdfast::listen::{self, Front, Terms, Workers};
 use holdfast::observe::{Count, Metrics};
 use holdfast::route::Gateway;
@@ -164,6 +164,8 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
     let limits = SubscriptionLimits {
         subscriptions_max: settings.limits.subscriptions_max,
+        // One half at most: calls need some too.
+        sessions_max: (settings.limits.sessions_max / 2).max(1),
         uris_max: settings.limits.subscription_uris_max,
         subscribe_timeout: settings.timers.subscribe_timeout,
     };

@@ -11,8 +11,8 @@ use serde::{Deserialize, Deserializer};
 use super::{
     Anonymous, BackendSettings, Limits, PrincipalSource, Settings, Timers, default_listen,
 };
+use crate::cache::results::ListCaching;
 use crate::call::MissingCapability;
-use crate::hold::memory::Lists;
 use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
 use crate::translate::result::{CacheHints, CacheScope};
 
@@ -439,8 +439,8 @@ impl Backend {
                         "wants a `ttl` of more than zero",
                     ));
                 }
-                Some(true) => Lists::Remembered,
-                Some(false) | None => Lists::Fresh,
+                Some(true) => ListCaching::On,
+                Some(false) | None => ListCaching::Off,
             },
             missing_capability: match self.missing_capability {
                 None | Some(MissingName::Error) => MissingCapability::Error,

@@ -95,7 +95,7 @@ fn lists_are_remembered_for_some_time_or_not_at_all() {
         "{error}"
     );
     let settings = parse(&format!("{text}ttl = \"1s\"")).unwrap();
-    assert_eq!(settings.backend.lists, Lists::Remembered);
+    assert_eq!(settings.backend.lists, ListCaching::On);
 }
 
 #[test]

@@ -8,12 +8,12 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::memory::{Memory, Place};
 use super::order::{Answer, UpstreamRequest};
 use super::registry::{Found, Registry};
 use super::seal::{self, SealingKeys, State};
-use super::tools::Tools;
 use super::{Clock, Reissue, leg_channel};
+use crate::cache::results::{Memory, Place};
+use crate::cache::tools::Tools;
 use crate::call::{CallLimits, Leg, Loss, Reply, already_answered, failed};
 use crate::observe::Metrics;
 use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};

@@ -16,10 +16,10 @@ use tracing::Instrument;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
-use super::memory::Place;
 use super::order::{Answer, Order, UpstreamRequest, crowded};
-use super::tools::Unchecked;
 use super::{LegEvent, LegSink, Reissue, leg_channel};
+use crate::cache::results::Place;
+use crate::cache::tools::Unchecked;
 use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin, Reply};
 use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
@@ -269,6 +269,12 @@ impl Driver {
     /// Takes in the questions that waited on the session; unless they have to be answered first, the request goes
     /// up next.
     fn leased(&mut self, mut lease: Lease) {
+        // A re-issue may have come since it was asked for.
+        lease.renew(&self.caller);
+        if lease.wanted_logs() != self.log_level {
+            let settled = lease.want_logs(self.log_level);
+            self.send_after(settled);
+        }
         let strays = lease.take_strays();
         self.feed(Event::Leased(Arc::clone(lease.identity())));
         self.upstream = Upstream::Due(lease);
@@ -282,6 +288,7 @@ impl Driver {
             *has_started = true;
             // It will not be sent again, and may be large.
             self.request.body = Bytes::new();
+            self.request.headers.clear();
         }
         for message in jsonrpc::batch(message) {
             match Message::parse(&message) {

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
-use super::memory::Place;
-use super::tools::Unchecked;
 use super::{LegEvent, LegStream};
+use crate::cache::results::Place;
+use crate::cache::tools::Unchecked;
 use crate::call::{Leg, Reply};
 use crate::session::Caller;
 use crate::wire::error::{self, ErrorObject};

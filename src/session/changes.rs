@@ -1,7 +1,8 @@
 //! Who hears of what servers say has changed, on whichever of a caller's sessions they say it.
 //!
 //! Whoever publishes never waits: each ear keeps what it has not told yet, equal changes once, in the order in which
-//! they came first. So a slow listener holds up nobody and misses nothing but repetitions.
+//! they came first. So a slow listener holds up nobody; what it misses is repetitions, params that are not the latest,
+//! and beyond a bound which part of a resource has changed.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -32,6 +33,8 @@ pub struct Changes {
     ears: DashMap<Audience, Vec<Arc<Ear>>>,
     /// Ears that want to hear of resources.
     watching: AtomicUsize,
+    /// How often such an ear came or went.
+    listeners: AtomicU64,
     /// Lists of which a change was ever seen to arrive: servers do more than they announce.
     seen: AtomicU8,
     /// How often each list has changed.
@@ -55,6 +58,7 @@ impl Changes {
         self.ears.entry(audience).or_default().push(Arc::clone(ear));
         if !ear.filter().uris.is_empty() {
             self.watching.fetch_add(1, Ordering::AcqRel);
+            self.listeners.fetch_add(1, Ordering::AcqRel);
         }
         Hearing {
             changes: Arc::clone(self),
@@ -94,6 +98,11 @@ impl Changes {
         self.watching.load(Ordering::Acquire) > 0
     }
 
+    /// Changes whenever anybody begins or ceases to listen.
+    pub(super) fn listeners_epoch(&self) -> u64 {
+        self.listeners.load(Ordering::Acquire)
+    }
+
     /// The resources of which an audience wants to hear.
     pub(super) fn wanted(&self, audience: Audience) -> HashSet<Arc<str>> {
         let ears = self.ears.get(&audience);
@@ -121,6 +130,7 @@ impl Drop for Hearing {
         self.changes
             .ears
             .remove_if(&self.audience, |_, ears| ears.is_empty());
+        self.changes.listeners.fetch_add(1, Ordering::AcqRel);
     }
 }
 

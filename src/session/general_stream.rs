@@ -1,7 +1,8 @@
 //! The general stream of a session: the GET on which a server sends what belongs to no request.
 //!
 //! Pings are answered at once, and so is what nobody can be asked. Questions wait in the session's inbox for the
-//! call that has the session; notifications reach that call too and are dropped when there is none. A broken stream
+//! call that has the session; notifications reach that call too and are dropped when there is none, except changes of
+//! lists and resources: those are for all listeners of the session's principal. A broken stream
 //! is opened again, after its last event id if it had one.
 //! Spec: 2025-11-25 basic/transports, "Listening for Messages from the Server".
 
@@ -16,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::inbox::{STRAY_BYTES_MAX, Slot};
-use super::live::Session;
+use super::live::{Session, StreamState};
 use crate::observe::chain;
 use crate::translate::input_request::{InputRequest, NotAsked};
 use crate::translate::subscription::Change;
@@ -103,7 +104,8 @@ impl Listener {
     }
 
     async fn read_again_and_again(&mut self, mut opened: Option<EventStream>) {
-        let mut was_open = false;
+        // One that was not open from the beginning may have missed something before it is.
+        let mut was_open = opened.is_none();
         loop {
             let begun = Instant::now();
             let stream = match opened.take() {
@@ -115,14 +117,18 @@ impl Listener {
                     if std::mem::replace(&mut was_open, true) {
                         self.opened_anew();
                     }
+                    self.stands(StreamState::Hears);
                     self.read(stream).await;
                 }
-                Ok(None) => return,
+                Ok(None) => return self.stands(StreamState::Gone),
                 Err(UpstreamError::SessionGone) => {
                     if let Some(session) = self.session.upgrade() {
                         session.mark_gone();
                     }
                     return;
+                }
+                Err(UpstreamError::Challenge(challenge)) => {
+                    self.stands(StreamState::Challenged(challenge));
                 }
                 Err(error) => self.say(&error, "the general stream is not to be had"),
             }
@@ -135,7 +141,18 @@ impl Listener {
         if self.last_event_id.is_none()
             && let Some(session) = self.session.upgrade()
         {
-            session.missed().notify_one();
+            session.has_missed();
+        }
+    }
+
+    fn stands(&self, state: StreamState) {
+        if let Some(session) = self.session.upgrade() {
+            let is_new = |known: &mut StreamState| {
+                let is_new = *known != state;
+                *known = state;
+                is_new
+            };
+            session.stream_state().send_if_modified(is_new);
         }
     }
 

@@ -9,6 +9,7 @@ use http::HeaderMap;
 use super::inbox::Inbox;
 use super::live::Session;
 use crate::call::SessionFate;
+use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::Exchange;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
@@ -21,36 +22,59 @@ pub(super) trait Home: std::fmt::Debug + Send + Sync {
     /// Runs something in the background.
     fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
 
-    /// Refuses a question that came outside any call.
+    /// Answers a ping, and refuses a question, that came outside any call.
     fn refuse(&self, session: &Arc<Session>, message: &[u8]);
 
     /// Takes a session back, with its inbox if the call had it for itself.
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate);
 }
 
+/// Why a server did not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// It said no.
+    #[error("the server refuses")]
+    Refused,
+    /// It said nothing.
+    #[error(transparent)]
+    Lost(#[from] UpstreamError),
+}
+
 /// Asks a server for something of the gateway's own; the answer is the whole message, a result.
 pub(super) fn ask(
-    home: &dyn Home,
-    session: &Session,
+    home: &Arc<dyn Home>,
+    session: &Arc<Session>,
     method: &str,
     params: &[u8],
-) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
+) -> impl Future<Output = Result<Bytes, AskError>> + Send + use<> {
     let id = home.next_id();
     let request = jsonrpc::request(id, method, params).into();
     let attribution = session.attribution();
     let exchange = session
         .upstream
         .request(&attribution, request, HeaderMap::new());
-    answered(exchange, id)
+    answered(Arc::clone(home), Arc::clone(session), exchange, id)
 }
 
-async fn answered(mut exchange: Exchange, id: UpstreamId) -> Result<Bytes, UpstreamError> {
+/// Reads up to the answer. What the server says beside it is heard as on the general stream.
+async fn answered(
+    home: Arc<dyn Home>,
+    session: Arc<Session>,
+    mut exchange: Exchange,
+    id: UpstreamId,
+) -> Result<Bytes, AskError> {
     while let Some(message) = exchange.next_message().await? {
         match Message::parse(&message) {
             Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(message),
-            Ok(Message::Error { .. }) => break,
-            _ => {}
+            Ok(Message::Error { .. }) => return Err(AskError::Refused),
+            Ok(Message::Notification { method, params }) => {
+                if let Some(change) = Change::parse(&method, params) {
+                    session.publish(&change);
+                }
+            }
+            Ok(Message::Request { .. }) => home.refuse(&session, &message),
+            Ok(Message::Result { .. }) | Err(_) => {}
         }
     }
-    Err(UpstreamError::Ended)
+    Err(UpstreamError::Ended.into())
 }

@@ -8,11 +8,11 @@ use http::HeaderMap;
 
 use super::Caller;
 use super::changes::Audience;
-use super::home::{Home, ask};
+use super::home::{AskError, Home, ask};
 use super::inbox::Inbox;
-use super::live::Session;
+use super::live::{Session, StreamState};
 use super::logs::Wish;
-use crate::call::SessionFate;
+use crate::call::{AuthChallenge, SessionFate};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
 use crate::upstream::UpstreamError;
@@ -104,8 +104,8 @@ impl Lease {
         &self,
         method: &str,
         params: &[u8],
-    ) -> impl Future<Output = Result<Bytes, UpstreamError>> + Send + use<> {
-        ask(&*self.home, &self.session, method, params)
+    ) -> impl Future<Output = Result<Bytes, AskError>> + Send + use<> {
+        ask(&self.home, &self.session, method, params)
     }
 
     /// Whether the server can say something on the session that belongs to no request.
@@ -130,6 +130,20 @@ impl Lease {
         self.session.gone().clone().cancelled_owned()
     }
 
+    /// Done when the server offers no general stream any more, or wants other credentials for it; those it wants.
+    /// Cancel-safe.
+    pub fn deafened(&self) -> impl Future<Output = Option<Arc<AuthChallenge>>> + Send + use<> {
+        let mut stream = self.session.stream_state().subscribe();
+        async move {
+            // The sender lives as long as the session, which the lease holds.
+            let state = stream.wait_for(|state| *state != StreamState::Hears).await;
+            match state.as_deref() {
+                Ok(StreamState::Challenged(challenge)) => Some(Arc::clone(challenge)),
+                Ok(StreamState::Hears | StreamState::Gone) | Err(_) => None,
+            }
+        }
+    }
+
     /// Done when something that the server said on the general stream may have been missed. Cancel-safe.
     pub fn missed(&self) -> impl Future<Output = ()> + Send + use<> {
         let session = Arc::clone(&self.session);
@@ -139,6 +153,12 @@ impl Lease {
     /// Refuses a question that came on the general stream and that nobody can be asked.
     pub fn refuse(&self, message: &[u8]) {
         self.home.refuse(&self.session, message);
+    }
+
+    /// From which level this request wants log messages, as far as the server has any.
+    #[must_use]
+    pub fn wanted_logs(&self) -> Option<LogLevel> {
+        self.wish.as_ref().map(Wish::level)
     }
 
     /// Asks the server for the log messages that this request wants, none for `None`, instead of those that it wanted

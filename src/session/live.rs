@@ -1,12 +1,12 @@
 //! One open session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderValue;
-use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit};
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -14,6 +14,7 @@ use super::changes::{Audience, Changes};
 use super::watched::Watched;
 use super::wishes::Wishes;
 use super::{Number, SessionKey};
+use crate::call::AuthChallenge;
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
@@ -23,6 +24,17 @@ use crate::wire::modern::LogLevel;
 
 /// How long a server may take to end a session: its place is wanted by others.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// How the general stream of a session stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StreamState {
+    /// It is open, or will be again.
+    Hears,
+    /// The server offers none any more.
+    Gone,
+    /// The server wants other credentials for it.
+    Challenged(Arc<AuthChallenge>),
+}
 
 /// What an open session is made of.
 #[derive(Debug)]
@@ -44,6 +56,10 @@ pub(super) struct Session {
     /// Somebody keeps it for listeners, and asks the server for what they want.
     pub(super) is_kept: AtomicBool,
     watched: Mutex<Watched>,
+    watched_changed: Notify,
+    /// The epoch of the listeners whose wishes it was brought to last.
+    pub(super) listeners_seen: AtomicU64,
+    stream_state: watch::Sender<StreamState>,
     audience: Audience,
     changes: Arc<Changes>,
     /// The level that the server was asked for and agreed to.
@@ -79,6 +95,9 @@ impl Session {
             missed: Notify::new(),
             is_kept: AtomicBool::new(false),
             watched: Mutex::default(),
+            watched_changed: Notify::new(),
+            listeners_seen: AtomicU64::new(u64::MAX),
+            stream_state: watch::Sender::new(StreamState::Hears),
             audience,
             changes,
             log_level: AsyncMutex::new(None),
@@ -141,6 +160,22 @@ impl Session {
     /// What the server was asked to tell on it.
     pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
         lock(&self.watched)
+    }
+
+    /// Woken when that has changed.
+    pub(super) fn watched_changed(&self) -> &Notify {
+        &self.watched_changed
+    }
+
+    /// How its general stream stands.
+    pub(super) fn stream_state(&self) -> &watch::Sender<StreamState> {
+        &self.stream_state
+    }
+
+    /// Something that the server said was missed: what is known of it is doubtful.
+    pub(super) fn has_missed(&self) {
+        self.changes.forget();
+        self.missed.notify_one();
     }
 
     /// Where changes are told.

@@ -47,6 +47,11 @@ impl Wish {
         }
     }
 
+    /// From which level on.
+    pub(super) fn level(&self) -> LogLevel {
+        self.level
+    }
+
     /// Done when the server has agreed to what is wanted, or was given time to.
     pub(super) fn granted(&self) -> impl Future<Output = ()> + Send + use<> {
         settled(Arc::clone(&self.home), Arc::clone(&self.session))
@@ -68,7 +73,7 @@ async fn settled(home: Arc<dyn Home>, session: Arc<Session>) {
         *current = None;
         let params = format!(r#"{{"level":"{}"}}"#, level.as_str());
         let asked = ask(
-            &*home,
+            &home,
             &session,
             legacy::LOGGING_SET_LEVEL,
             params.as_bytes(),

@@ -27,6 +27,7 @@ use crate::upstream::UpstreamError;
 use crate::upstream::streamable_http::{Attribution, EventStream, StreamableHttp, TransportLimits};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
+use crate::wire::legacy;
 
 /// The clocks and bounds of a pool; see the configuration.
 #[derive(Debug, Clone)]
@@ -367,10 +368,17 @@ impl Home for Pool {
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {
-        let Ok(Message::Request { id, .. }) = Message::parse(message) else {
+        let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
             return;
         };
         let Some(id) = ServerId::new(id) else { return };
+        if method == legacy::PING {
+            let answer = jsonrpc::result(&id, "{}");
+            let session = Arc::clone(session);
+            self.tasks
+                .spawn(async move { session.tell(answer.into()).await });
+            return;
+        }
         let error = ErrorObject::new(
             error::INTERNAL_ERROR,
             "no call is running that could be asked",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What a server is asked about a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub(super) enum Verb {
     /// `resources/subscribe`
     Subscribe,
     /// `resources/unsubscribe`
@@ -18,7 +18,7 @@ pub enum Verb {
 
 /// How a server answers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub(super) enum Word {
     /// It agrees.
     Yes,
     /// It does not.
@@ -40,6 +40,8 @@ enum Standing {
 struct Resource {
     is_wanted: bool,
     standing: Standing,
+    /// It is among those that may have to be asked about.
+    is_due: bool,
 }
 
 /// The resources of one session.
@@ -52,24 +54,34 @@ pub(super) struct Watched {
 
 impl Watched {
     /// From now on exactly these resources are wanted.
-    pub(super) fn want(&mut self, wanted: &HashSet<Arc<str>>) {
+    pub(super) fn want_all(&mut self, wanted: &HashSet<Arc<str>>) {
+        let gone = |(uri, resource): (&Arc<str>, &Resource)| {
+            (resource.is_wanted && !wanted.contains(uri)).then(|| Arc::clone(uri))
+        };
+        let gone: Vec<_> = self.resources.iter().filter_map(gone).collect();
+        for uri in &gone {
+            self.want(uri, false);
+        }
         for uri in wanted {
-            let resource = self.resources.entry(Arc::clone(uri)).or_insert(Resource {
+            self.want(uri, true);
+        }
+    }
+
+    /// From now on this resource is wanted, or not any more.
+    pub(super) fn want(&mut self, uri: &Arc<str>, is_wanted: bool) {
+        if is_wanted && !self.resources.contains_key(uri) {
+            let resource = Resource {
                 is_wanted: false,
                 standing: Standing::Unasked,
-            });
-            if !std::mem::replace(&mut resource.is_wanted, true) {
-                self.due.push_back(Arc::clone(uri));
-            }
+                is_due: false,
+            };
+            self.resources.insert(Arc::clone(uri), resource);
         }
-        let gone = |(uri, resource): (&Arc<str>, &mut Resource)| {
-            let is_gone = resource.is_wanted && !wanted.contains(uri);
-            resource.is_wanted &= !is_gone;
-            is_gone.then(|| Arc::clone(uri))
-        };
-        let gone: Vec<_> = self.resources.iter_mut().filter_map(gone).collect();
-        for uri in gone {
-            self.look_again(&uri);
+        if let Some(resource) = self.resources.get_mut(uri)
+            && resource.is_wanted != is_wanted
+        {
+            resource.is_wanted = is_wanted;
+            self.look_again(uri);
         }
     }
 
@@ -89,6 +101,7 @@ impl Watched {
             let Some(resource) = self.resources.get_mut(&uri) else {
                 continue;
             };
+            resource.is_due = false;
             let verb = match (resource.standing, resource.is_wanted) {
                 (Standing::Unasked, true) => Verb::Subscribe,
                 (Standing::Subscribed, false) => Verb::Unsubscribe,
@@ -117,26 +130,28 @@ impl Watched {
     }
 
     fn look_again(&mut self, uri: &Arc<str>) {
-        let is_over = |resource: &Resource| {
-            !resource.is_wanted
-                && matches!(resource.standing, Standing::Unasked | Standing::Refused)
+        let Some(resource) = self.resources.get_mut(uri) else {
+            return;
         };
-        if self.resources.get(uri).is_some_and(is_over) {
+        let is_settled = matches!(resource.standing, Standing::Unasked | Standing::Refused);
+        if !resource.is_wanted && is_settled {
+            if resource.is_due {
+                self.due.retain(|due| due != uri);
+            }
             self.resources.remove(uri);
-        } else {
+        } else if !std::mem::replace(&mut resource.is_due, true) {
             self.due.push_back(Arc::clone(uri));
         }
     }
 
-    /// The resources that the server has said yes or no to; `true` for yes.
-    pub(super) fn verdicts(&self) -> impl Iterator<Item = (&Arc<str>, bool)> {
-        self.resources
-            .iter()
-            .filter_map(|(uri, resource)| match resource.standing {
-                Standing::Subscribed => Some((uri, true)),
-                Standing::Refused => Some((uri, false)),
-                Standing::Unasked | Standing::Asking(_) => None,
-            })
+    /// Whether the server has said yes or no to a resource that is wanted; `true` for yes.
+    pub(super) fn verdict(&self, uri: &str) -> Option<bool> {
+        let resource = self.resources.get(uri)?;
+        match resource.standing {
+            Standing::Subscribed if resource.is_wanted => Some(true),
+            Standing::Refused => Some(false),
+            Standing::Subscribed | Standing::Unasked | Standing::Asking(_) => None,
+        }
     }
 
     /// Whether nothing is wanted and nothing is left at the server.
@@ -158,13 +173,13 @@ mod tests {
     #[test]
     fn a_resource_is_subscribed_once_and_unsubscribed_when_nobody_wants_it() {
         let (mut watched, uri) = (Watched::default(), Arc::from("a:b"));
-        watched.want(&set(&["a:b"]));
-        watched.want(&set(&["a:b"]));
+        watched.want_all(&set(&["a:b"]));
+        watched.want_all(&set(&["a:b"]));
         assert_eq!(watched.next(), Some((Arc::clone(&uri), Verb::Subscribe)));
         assert_eq!(watched.next(), None);
         watched.answered(&uri, Verb::Subscribe, Word::Yes);
         assert_eq!(watched.next(), None);
-        watched.want(&set(&[]));
+        watched.want_all(&set(&[]));
         assert_eq!(watched.next(), Some((Arc::clone(&uri), Verb::Unsubscribe)));
         watched.answered(&uri, Verb::Unsubscribe, Word::Yes);
         assert!(watched.is_empty());
@@ -173,13 +188,26 @@ mod tests {
     #[test]
     fn what_was_refused_is_asked_for_again_when_it_is_forgiven() {
         let (mut watched, uri) = (Watched::default(), Arc::from("a:b"));
-        watched.want(&set(&["a:b"]));
+        watched.want_all(&set(&["a:b"]));
         watched.next();
         watched.answered(&uri, Verb::Subscribe, Word::No);
-        assert_eq!(watched.verdicts().collect::<Vec<_>>(), [(&uri, false)]);
+        assert_eq!(watched.verdict("a:b"), Some(false));
         assert_eq!(watched.next(), None);
         watched.forgive(&uri);
         assert_eq!(watched.next(), Some((Arc::clone(&uri), Verb::Subscribe)));
+    }
+
+    #[test]
+    fn what_comes_and_goes_without_being_asked_leaves_nothing() {
+        let mut watched = Watched::default();
+        for n in 0..1000 {
+            let uri = Arc::from(format!("a:{n}"));
+            watched.want(&uri, true);
+            watched.want(&uri, false);
+        }
+        assert!(watched.is_empty());
+        assert_eq!(watched.next(), None);
+        assert!(watched.due.is_empty());
     }
 
     #[derive(Clone, Debug)]
@@ -231,7 +259,7 @@ mod tests {
             let (mut watched, mut server) = (Watched::default(), Server::default());
             for step in steps {
                 match step {
-                    Step::Want(wanted) => watched.want(&named(&wanted)),
+                    Step::Want(wanted) => watched.want_all(&named(&wanted)),
                     Step::Ask => if let Some((uri, verb)) = watched.next() {
                         prop_assert!(server.open.iter().all(|(other, _)| *other != uri));
                         server.open.push_back((uri, verb));
@@ -242,7 +270,7 @@ mod tests {
                 }
             }
             let last = named(&last);
-            watched.want(&last);
+            watched.want_all(&last);
             for uri in &last {
                 watched.forgive(uri);
             }

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::desk::{Desk, Open};
-use crate::call::{Reply, failed};
+use super::desk::{Agreed, Desk, Open};
+use crate::call::{AuthChallenge, Reply, failed};
 use crate::hold::backend::Backend;
 use crate::session::{ASKING_MAX, Audience, Caller, Ear, Hearing, Lease, SessionKey};
-use crate::translate::discover::ServerIdentity;
-use crate::translate::subscription::{self, Filter, Lists};
-use crate::upstream::UpstreamError;
 
 /// The first pause after a session could not be had, doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
@@ -30,6 +27,7 @@ pub(super) struct Keeper {
     backend: Arc<Backend>,
     key: SessionKey,
     isolated: bool,
+    _session: OwnedSemaphorePermit,
     desk: Mutex<Desk>,
     /// Wakes the keeper: a member came or went.
     work: Notify,
@@ -49,28 +47,28 @@ pub(super) struct Member {
     failures_before: u64,
 }
 
-/// What a listener can count on.
-#[derive(Debug)]
-pub(super) struct Agreed {
-    /// The part of its filter that is honoured.
-    pub(super) honoured: Filter,
-    pub(super) server: Arc<ServerIdentity>,
-}
-
 /// Why a session is kept no longer.
 enum Kept {
     /// Nobody wants it.
     Enough,
     /// The server has forgotten it.
     Lost,
+    /// The server says nothing on it any more.
+    Deaf,
 }
 
 impl Keeper {
-    pub(super) fn new(backend: Arc<Backend>, caller: Arc<Caller>) -> Arc<Self> {
+    /// A keeper for callers like this one; `session` is leave to keep a session.
+    pub(super) fn new(
+        backend: Arc<Backend>,
+        caller: Arc<Caller>,
+        session: OwnedSemaphorePermit,
+    ) -> Arc<Self> {
         Arc::new(Self {
             backend,
             key: caller.key.clone(),
             isolated: caller.isolated,
+            _session: session,
             desk: Mutex::new(Desk::new(caller)),
             work: Notify::new(),
             news: watch::Sender::default(),
@@ -87,7 +85,7 @@ impl Keeper {
 
     /// Whether it has no member.
     pub(super) fn is_unused(&self) -> bool {
-        self.desk().ears.is_empty()
+        self.desk().ears().is_empty()
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -98,7 +96,8 @@ impl Keeper {
         self.news.send_replace(());
     }
 
-    /// Keeps a session, and the next one when it is lost, until nobody wants it or the gateway closes.
+    /// Keeps a session, and the next one when it is lost, until nobody wants it or the gateway closes. Cancel-safe: what
+    /// was not finished then is begun again by the next call.
     pub(super) async fn keep(&self, closing: &CancellationToken) {
         tokio::select! {
             () = closing.cancelled() => {}
@@ -109,7 +108,7 @@ impl Keeper {
     async fn keep_again_and_again(&self) {
         let (mut pause, mut was_open) = (PAUSE_FIRST, false);
         while !self.is_unused() {
-            let caller = Arc::clone(&self.desk().caller);
+            let caller = Arc::clone(self.desk().caller());
             match self.backend.lease_shared(&caller).await {
                 Ok(mut lease) => {
                     if std::mem::replace(&mut was_open, true) {
@@ -124,7 +123,7 @@ impl Keeper {
                             pause = PAUSE_FIRST;
                             continue;
                         }
-                        Kept::Lost => {}
+                        Kept::Lost | Kept::Deaf => {}
                     }
                 }
                 Err(reply) => self.failed(reply, was_open),
@@ -139,78 +138,86 @@ impl Keeper {
     /// A session could not be had. Whoever waits for the first one is told so; the others go on waiting, unless other
     /// credentials are wanted: then only their client can help.
     fn failed(&self, reply: Reply, was_open: bool) {
-        let mut desk = self.desk();
         if was_open && matches!(reply, Reply::Challenge(_)) {
-            desk.end = Some((desk.failures.0 + 1, reply.clone()));
+            self.desk().end(reply);
+        } else {
+            self.desk().failed(reply);
         }
-        desk.failed(reply);
-        drop(desk);
         self.tell();
     }
 
     /// What the server said meanwhile is not known.
     fn missed(&self) {
-        for ear in &self.desk().ears {
+        for ear in self.desk().ears() {
             ear.missed();
         }
     }
 
     async fn keep_one(&self, lease: &mut Lease) -> Kept {
-        let open = Open {
+        // Whoever shares no session hears its own alone, and hears it from here on.
+        let _hearing = self.isolated.then(|| {
+            let ear = self.desk().ears().first().cloned();
+            ear.map(|ear| self.backend.pool.changes().listen(lease.audience(), &ear))
+        });
+        let _keeping = lease.keep_for_listeners();
+        self.desk().opened(Open {
             server: Arc::clone(lease.identity()),
             has_general_stream: lease.has_general_stream(),
             may_subscribe: lease.may_subscribe(),
-        };
-        // Whoever shares no session hears its own alone, and hears it from here on.
-        let _hearing = self.isolated.then(|| {
-            let ear = self.desk().ears.first().cloned();
-            ear.map(|ear| self.backend.pool.changes().listen(lease.audience(), &ear))
+            standing: lease.standing(),
         });
-        lease.keep();
-        let may_subscribe = open.may_subscribe;
-        self.desk().opened(open, lease.verdicts());
-        self.want(lease);
         self.tell();
+        let deafened = lease.deafened();
+        let mut deafened = std::pin::pin!(deafened);
         let mut asking = FuturesUnordered::new();
-        let kept = loop {
+        loop {
             let is_unused = self.is_unused();
-            if is_unused {
-                self.want(lease);
-            }
-            while may_subscribe
-                && asking.len() < ASKING_MAX
-                && let Some(question) = lease.next_question()
+            self.bring_wishes(lease);
+            while asking.len() < ASKING_MAX
+                && let Some(request) = lease.next_resource_request()
             {
-                asking.push(question);
+                asking.push(request);
             }
             if is_unused && asking.is_empty() {
-                break Kept::Enough;
+                return Kept::Enough;
             }
             tokio::select! {
-                () = lease.gone() => break Kept::Lost,
-                () = self.work.notified() => self.want(lease),
-                () = lease.missed() => self.missed(),
-                Some((question, answered)) = asking.next() => {
-                    if matches!(answered, Err(UpstreamError::SessionGone)) {
-                        lease.mark_gone();
-                    }
-                    self.desk().answered(&question, answered.is_ok());
-                    self.tell();
+                () = lease.gone() => return Kept::Lost,
+                challenge = &mut deafened => {
+                    self.deafened(challenge);
+                    return Kept::Deaf;
                 }
+                () = self.work.notified() => {}
+                () = lease.missed() => self.missed(),
+                () = lease.standing_changed() => self.tell(),
+                Some(()) = asking.next() => {}
                 message = lease.general_message() => lease.refuse(&message),
             }
-        };
-        lease.keep_no_more();
-        kept
+        }
     }
 
-    /// Looks what is wanted now.
-    fn want(&self, lease: &Lease) {
-        let forgiven = std::mem::take(&mut self.desk().forgiven);
-        lease.want();
-        for uri in &forgiven {
-            lease.forgive(uri);
+    /// Brings to the session what members that came or went want of it.
+    fn bring_wishes(&self, lease: &Lease) {
+        let mut desk = self.desk();
+        let changed = desk.take_changed();
+        lease.renew(desk.caller());
+        drop(desk);
+        for (uri, is_wanted) in changed {
+            lease.want_resource(&uri, is_wanted);
+            if is_wanted {
+                lease.forgive_resource(&uri);
+            }
         }
+    }
+
+    /// The server tells nothing on its own any more: what was promised cannot be kept.
+    fn deafened(&self, challenge: Option<Arc<AuthChallenge>>) {
+        let reply = challenge.map_or_else(
+            || failed("the server does not tell of changes any more", false),
+            Reply::Challenge,
+        );
+        self.desk().end(reply);
+        self.tell();
     }
 }
 
@@ -223,10 +230,7 @@ impl Member {
             keeper.backend.pool.changes().listen(audience, ear)
         });
         let news = keeper.news.subscribe();
-        let mut desk = keeper.desk();
-        desk.enter(caller, ear);
-        let (failures_before, _) = desk.failures;
-        drop(desk);
+        let failures_before = keeper.desk().enter(caller, ear);
         keeper.work.notify_one();
         Self {
             keeper: Arc::clone(keeper),
@@ -262,45 +266,17 @@ impl Member {
 
     /// What is known; nothing while there is something to wait for.
     fn outcome(&self, is_late: bool) -> Option<Result<Agreed, Reply>> {
-        let desk = self.keeper.desk();
-        let Some(open) = &desk.session else {
-            let (count, reply) = &desk.failures;
-            return reply
-                .clone()
-                .filter(|_| *count > self.failures_before)
-                .map(Err);
-        };
-        let wanted = self.ear.filter();
-        let mut uris = Vec::new();
-        if open.may_subscribe {
-            for uri in &wanted.uris {
-                match desk.verdicts.get(uri) {
-                    Some(true) => uris.push(Arc::clone(uri)),
-                    Some(false) => {}
-                    None if is_late => {}
-                    None => return None,
-                }
-            }
-        }
-        let announced = subscription::announced(&open.server);
         let seen = self.keeper.backend.pool.changes().seen();
-        let lists = Lists::that(|list| {
-            let is_said = open.has_general_stream && announced.has(list);
-            wanted.lists.has(list) && (is_said || seen.has(list))
-        });
-        Some(Ok(Agreed {
-            honoured: Filter { lists, uris },
-            server: Arc::clone(&open.server),
-        }))
+        let (wanted, before) = (self.ear.filter(), self.failures_before);
+        self.keeper.desk().agreed(wanted, before, seen, is_late)
     }
 
     /// Waits until the subscription cannot go on. Cancel-safe.
     pub(super) async fn ended(&mut self) -> Reply {
         loop {
-            if let Some((failure, reply)) = &self.keeper.desk().end
-                && *failure > self.failures_before
-            {
-                return reply.clone();
+            let ended = self.keeper.desk().ended(self.failures_before);
+            if let Some(reply) = ended {
+                return reply;
             }
             let _ = self.news.changed().await;
         }

@@ -228,9 +228,14 @@ fn says(value: &RawValue, text: &str) -> bool {
     }
 }
 
-/// Numbers compare as numbers: 42.0 is 42. Integers of any size compare exactly.
+/// Numbers compare as numbers: 42.0 is 42. What is written without an exponent and is whole compares exactly.
 fn is_same_number(value: &str, text: &str) -> bool {
-    if let (Ok(value), Ok(text)) = (value.parse::<i128>(), text.parse::<i128>()) {
+    let whole = |text: &str| {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+        let is_whole = fraction.bytes().all(|digit| digit == b'0');
+        whole.parse::<i128>().ok().filter(|_| is_whole)
+    };
+    if let (Some(value), Some(text)) = (whole(value), whole(text)) {
         return value == text;
     }
     // JSON's numbers are a part of what `f64` reads; "inf" and the like are not numbers there.

@@ -161,6 +161,9 @@ pub struct Change {
 /// hold a URI and perhaps a `_meta`.
 const PARAMS_BYTES_MAX: usize = 8 << 10;
 
+/// The longest URI that is told of. Those of files have at most 4 KiB; it is kept for every listener.
+const URI_BYTES_MAX: usize = 8 << 10;
+
 impl Change {
     /// A change of which no more is known.
     #[must_use]
@@ -172,7 +175,10 @@ impl Change {
     #[must_use]
     pub fn parse(method: &str, params: Option<&RawValue>) -> Option<Self> {
         let what = if method == modern::RESOURCES_UPDATED {
-            let uri = RawObject::of(params?).ok()?.string("uri")?.into_owned();
+            let uri = RawObject::of(params?).ok()?.string("uri")?;
+            if uri.len() > URI_BYTES_MAX {
+                return None;
+            }
             Changed::Resource(uri.into())
         } else {
             let is_it = |list: &List| list.notification() == method;
@@ -352,10 +358,12 @@ mod tests {
 
     #[test]
     fn other_notifications_are_no_changes() {
+        let long = format!(r#"{{"uri":"a:{}"}}"#, "x".repeat(URI_BYTES_MAX));
         for (method, params) in [
             ("notifications/message", None),
             ("notifications/resources/updated", None),
             ("notifications/resources/updated", Some(r#"{"uri":7}"#)),
+            ("notifications/resources/updated", Some(&long)),
         ] {
             let params = params.map(raw);
             assert!(Change::parse(method, params.as_deref()).is_none());

@@ -137,6 +137,16 @@ fn push_canonical(out: &mut Vec<u8>, raw: &RawValue, depth_left: usize) {
     out.extend_from_slice(text.as_bytes());
 }
 
+/// An object with one member, a string.
+#[must_use]
+pub fn of_string(key: &str, text: &str) -> Vec<u8> {
+    let (mut out, mut value) = (b"{".to_vec(), Vec::new());
+    push_string(&mut value, text);
+    push_member(&mut out, key, &value);
+    out.push(b'}');
+    out
+}
+
 /// Appends one member to an object under construction: a comma unless it is the first, the key, the value.
 pub fn push_member(out: &mut Vec<u8>, key: &str, value: &[u8]) {
     if out.last().is_some_and(|last| *last != b'{') {

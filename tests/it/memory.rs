@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::client::Client;
-use crate::support::puppet::{Ending, Ledger, Manner};
+use crate::support::puppet::{Credentials, Ending, Ledger, Manner};
 use crate::support::stage::Stage;
 
 async fn remembering(scope: &str, ttl: &str) -> Stage {
@@ -84,7 +84,12 @@ async fn public_lists_are_for_everybody() {
 
 #[tokio::test]
 async fn a_list_change_and_a_lost_session_make_lists_forgotten() {
-    let stage = remembering("private", "60s").await;
+    let stage = Stage::with(|config| {
+        let warm = config.timer("session_idle", "60s");
+        warm.backend("ttl", "\"60s\"")
+            .backend("cache_lists", "true")
+    })
+    .await;
     stage.puppet.tool("change", |call| async move {
         call.send(json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}))
             .await;
@@ -100,6 +105,33 @@ async fn a_list_change_and_a_lost_session_make_lists_forgotten() {
     let before = lists(&stage);
     listed(&stage.client, json!({})).await;
     assert_eq!(lists(&stage), before + 1);
+    stage.closes().await;
+}
+
+/// With a proxy that names callers, the same caller may come with another token.
+#[tokio::test]
+async fn other_credentials_are_another_cache() {
+    let stage = Stage::set(
+        Manner {
+            credentials: Credentials::MayChange,
+            ..Manner::default()
+        },
+        |config| {
+            let named = config.top("principal", "\"header:x-user\"");
+            named
+                .backend("ttl", "\"60s\"")
+                .backend("cache_lists", "true")
+        },
+    )
+    .await;
+    for token in ["one", "two", "one"] {
+        let client = stage.client.clone().named(token);
+        let list = client
+            .request("tools/list", json!({}))
+            .also("x-user", "ada");
+        list.send().await.result();
+    }
+    assert_eq!(lists(&stage), 2);
     stage.ends().await;
 }
 

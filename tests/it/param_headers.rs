@@ -204,3 +204,19 @@ async fn declarations_are_known_for_each_caller() {
     assert_eq!(lists(&stage.puppet.ledger()), 2);
     stage.closes().await;
 }
+
+/// Not every server says when its tools change. The spec's remedy works: list them again, and call again.
+#[tokio::test]
+async fn a_list_that_changed_silently_is_learned_when_it_passes() {
+    let stage = declaring().await;
+    let request = echo(&stage.client, json!({"region": "eu"}));
+    request.send().await.error(400, -32020);
+    let free = |_| async {
+        Ending::Result(json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}))
+    };
+    stage.puppet.on("tools/list", "", free);
+    let list = stage.client.request("tools/list", json!({}));
+    list.send().await.result();
+    request.send().await.result();
+    stage.closes().await;
+}

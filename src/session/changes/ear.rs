@@ -15,6 +15,9 @@ use crate::translate::subscription::{Change, Changed, Filter};
 /// kept. Lists and subscribed resources are bounded by the filter.
 const PARTS_MAX: usize = 256;
 
+/// Where a part of a resource begins in its URI.
+const ENDS: [char; 3] = ['/', '#', '?'];
+
 /// How long a change waits for its like: a server tells it on each session it has with a principal, within moments.
 const SETTLE: Duration = Duration::from_millis(20);
 
@@ -32,6 +35,8 @@ pub struct Ear {
 struct Waiting {
     order: VecDeque<(Instant, Changed)>,
     params: HashMap<Changed, Option<Arc<RawValue>>>,
+    /// What of the filter is honoured.
+    promised: Filter,
 }
 
 impl Ear {
@@ -70,10 +75,16 @@ impl Ear {
         }
     }
 
-    /// Something may have been missed: everything that is wanted may have changed.
+    /// From now on this is what it was promised.
+    pub fn promise(&self, honoured: &Filter) {
+        locked(&self.waiting).promised = honoured.clone();
+    }
+
+    /// Something may have been missed: everything that was promised may have changed.
     pub fn missed(&self) {
-        let lists = self.filter.lists.iter().map(Changed::List);
-        let resources = self.filter.uris.iter().cloned().map(Changed::Resource);
+        let Filter { lists, uris } = locked(&self.waiting).promised.clone();
+        let lists = lists.iter().map(Changed::List);
+        let resources = uris.into_iter().map(Changed::Resource);
         for what in lists.chain(resources) {
             self.keep(Change::bare(what));
         }
@@ -93,10 +104,11 @@ impl Ear {
         if let Some(whole) = self.uris.get(uri) {
             return Some(Arc::clone(whole));
         }
-        let ends = uri.match_indices(['/', '#', '?']).map(|(at, _)| at);
-        ends.flat_map(|at| [&uri[..at], &uri[..=at]])
-            .find_map(|whole| self.uris.get(whole))
-            .map(Arc::clone)
+        let is_part = |whole: &&Arc<str>| {
+            let rest = uri.strip_prefix(&***whole);
+            rest.is_some_and(|rest| whole.ends_with(ENDS) || rest.starts_with(ENDS))
+        };
+        self.uris.iter().find(is_part).map(Arc::clone)
     }
 
     /// The next change, if there is one.
@@ -197,8 +209,30 @@ mod tests {
 
     #[test]
     fn whoever_missed_something_hears_of_everything_it_wants() {
-        let ear = ear(&["a:b"]);
+        let ear = ear(&["a:b", "a:refused"]);
+        ear.missed();
+        assert!(told(&ear).is_empty(), "nothing was promised");
+        ear.promise(&Filter {
+            lists: Lists::that(|list| list == List::Tools),
+            uris: vec!["a:b".into()],
+        });
         ear.missed();
         assert_eq!(told(&ear), ["Tools", "a:b"]);
+    }
+
+    /// A server tells a change on each of its sessions.
+    #[tokio::test(start_paused = true)]
+    async fn a_change_waits_a_moment_for_its_like() {
+        let ear = ear(&["a:b"]);
+        let begun = Instant::now();
+        let again = async {
+            for _ in 0..3 {
+                ear.hear(&resource("a:b"));
+                tokio::time::sleep(SETTLE / 4).await;
+            }
+        };
+        tokio::join!(ear.next(), again);
+        assert_eq!(begun.elapsed(), SETTLE);
+        assert!(ear.take().is_none(), "told once");
     }
 }

@@ -167,6 +167,10 @@ fn what_is_declared_must_be_mirrored_and_nothing_else() {
             json!({"i": 9_007_199_254_740_993_u64}),
             vec![("mcp-param-i", "9007199254740992")],
         ),
+        (
+            json!({"i": 9_007_199_254_740_993_u64}),
+            vec![("mcp-param-i", "9007199254740992.0")],
+        ),
         (json!({"i": 1}), vec![("mcp-param-i", "one")]),
         (json!({"b": true}), vec![("mcp-param-b", "True")]),
         (json!({"s": ["a"]}), vec![("mcp-param-s", "a")]),

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
@@ -144,6 +145,8 @@ pub(crate) struct Shared {
     /// Counts changes of the ledger, for those who wait for one.
     changed: watch::Sender<u64>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
+    /// What every further GET is refused with, if it is.
+    refuses_streams: AtomicU16,
     tasks: TaskTracker,
     end: CancellationToken,
 }
@@ -220,6 +223,7 @@ impl Puppet {
             ledger: Mutex::default(),
             changed: watch::channel(0).0,
             sessions: Mutex::default(),
+            refuses_streams: AtomicU16::new(0),
             tasks: TaskTracker::new(),
             end: CancellationToken::new(),
         });
@@ -260,6 +264,11 @@ impl Puppet {
     /// Ends without a word: the port is closed, every connection breaks.
     pub(crate) fn die(&self) {
         self.shared.end.cancel();
+    }
+
+    /// From now on every GET is refused with this status.
+    pub(crate) fn refuse_streams(&self, status: u16) {
+        self.shared.refuses_streams.store(status, Ordering::Release);
     }
 
     /// Forgets all sessions: what names them is answered with 404.

@@ -1,6 +1,7 @@
 //! The puppet's connections: reading requests, writing what is answered, noticing that the peer has gone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use serde_json::Value;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -129,6 +130,11 @@ async fn get(
     }
     if shared.manner.general_stream == GeneralStream::Refused {
         whole(writer, 405, &[], b"").await?;
+        return Ok(true);
+    }
+    let refused = shared.refuses_streams.load(Ordering::Acquire);
+    if refused != 0 {
+        whole(writer, refused, &[], b"").await?;
         return Ok(true);
     }
     let Some(session) = message::session_of(shared, head).filter(|session| session.check(head))

@@ -18,10 +18,11 @@ use tokio::time::{Instant, timeout};
 use crate::call::Reply;
 use crate::session::{Changes, Lease, SessionKey};
 use crate::translate::param_header::{self, ParamHeader};
-use crate::translate::result::declaring_tools;
+use crate::translate::result::{DeclaringTool, declaring_tools};
 use crate::translate::subscription::List;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::Message;
+use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
 /// Callers whose view is remembered: as many as there are sessions. Others cost one more list.
@@ -32,6 +33,10 @@ const LIST_MAX: Duration = Duration::from_secs(5);
 
 /// Pages of a list that are read: more tools than any client could show.
 const PAGES_MAX: usize = 64;
+
+/// After what time a remembered list is looked at again before a call is refused for it. A client that sends wrong
+/// headers again and again costs its server no more than this.
+const DOUBTFUL_AFTER: Duration = Duration::from_secs(2);
 
 /// How long a list that could not be read is not asked for again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
@@ -48,6 +53,7 @@ pub struct Tools {
 struct Known {
     /// The lists' state when it was read.
     epoch: u64,
+    since: Instant,
     /// When a list that could not be read is tried again.
     until: Option<Instant>,
     declared: HashMap<Box<str>, Vec<ParamHeader>>,
@@ -65,6 +71,11 @@ pub struct Unchecked {
 }
 
 impl Known {
+    /// A list this old is read again before a call is refused for what it says.
+    fn is_doubtful(&self) -> bool {
+        self.since.elapsed() >= DOUBTFUL_AFTER
+    }
+
     fn holds(&self, epoch: u64) -> bool {
         self.epoch == epoch && self.until.is_none_or(|until| Instant::now() < until)
     }
@@ -99,7 +110,8 @@ impl Tools {
         self.changes.epoch(List::Tools)
     }
 
-    /// Checks the headers of a call, if the caller's list is known; nothing when it is not.
+    /// Checks the headers of a call, if the caller's list is known; nothing when it is not, or when they do not fit a
+    /// list that was read a while ago: not every server says when its tools change.
     #[must_use]
     pub fn check(
         &self,
@@ -109,8 +121,11 @@ impl Tools {
         headers: &HeaderMap,
     ) -> Option<Result<(), Reply>> {
         let known = self.known.get(key)?;
-        let holds = known.holds(self.epoch());
-        holds.then(|| known.check(tool, arguments, headers))
+        if !known.holds(self.epoch()) {
+            return None;
+        }
+        let checked = known.check(tool, arguments, headers);
+        (checked.is_ok() || !known.is_doubtful()).then_some(checked)
     }
 
     /// Checks the headers of a call after having read the list, unless somebody else just has.
@@ -124,7 +139,8 @@ impl Tools {
         call: &Unchecked,
     ) -> Result<(), Reply> {
         let epoch = self.epoch();
-        self.known.remove_if(key, |known| !known.holds(epoch));
+        let is_over = |known: &Arc<Known>| !known.holds(epoch) || known.is_doubtful();
+        self.known.remove_if(key, is_over);
         let reading = async { Ok::<_, Reply>(Arc::new(read(lease, epoch).await)) };
         let known = self.known.get_or_insert_async(key, reading).await?;
         known.check(&call.tool, call.arguments.as_deref(), &call.headers)
@@ -132,27 +148,19 @@ impl Tools {
 
     /// Remembers a whole list that passed; `epoch` is that of its request.
     pub fn passed(&self, key: &SessionKey, epoch: u64, result: &RawValue) {
-        let is_known = self.known.get(key);
-        if is_known.is_some_and(|known| known.holds(epoch) && known.until.is_none()) {
-            return;
-        }
-        let mut declared = HashMap::new();
-        if take_in(&mut declared, result).is_none() {
-            self.known.insert(key.clone(), known(epoch, None, declared));
+        let (tools, next) = declaring_tools(result);
+        if next.is_none() && epoch == self.epoch() {
+            let mut declared = HashMap::new();
+            take_in(&mut declared, tools);
+            let known = Known {
+                epoch,
+                since: Instant::now(),
+                until: None,
+                declared,
+            };
+            self.known.insert(key.clone(), Arc::new(known));
         }
     }
-}
-
-fn known(
-    epoch: u64,
-    until: Option<Instant>,
-    declared: HashMap<Box<str>, Vec<ParamHeader>>,
-) -> Arc<Known> {
-    Arc::new(Known {
-        epoch,
-        until,
-        declared,
-    })
 }
 
 /// Reads the whole list. One that cannot be read declares nothing for a while.
@@ -164,13 +172,14 @@ async fn read(lease: &Lease, epoch: u64) -> Known {
             .unwrap_or(false);
     if !is_complete {
         let session = lease.number();
-        tracing::debug!(
+        tracing::warn!(
             session,
             "the list of tools could not be read: headers that mirror arguments go unchecked"
         );
     }
     Known {
         epoch,
+        since: Instant::now(),
         until: (!is_complete).then(|| Instant::now() + RETRY_AFTER),
         declared,
     }
@@ -180,45 +189,38 @@ async fn read(lease: &Lease, epoch: u64) -> Known {
 async fn read_pages(lease: &Lease, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> bool {
     let mut params = b"{}".to_vec();
     for _ in 0..PAGES_MAX {
-        let Ok(answer) = lease.ask("tools/list", &params).await else {
+        let Ok(answer) = lease.ask(Method::ToolsList.as_str(), &params).await else {
             return false;
         };
         let Some(cursor) = page(&answer, declared) else {
             return true;
         };
-        params = b"{".to_vec();
-        let mut value = Vec::new();
-        object::push_string(&mut value, &cursor);
-        object::push_member(&mut params, "cursor", &value);
-        params.push(b'}');
+        params = object::of_string("cursor", &cursor);
     }
     false
 }
 
+/// Takes a page in; where the list goes on, if it does.
 fn page(answer: &Bytes, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> Option<Box<str>> {
-    match Message::parse(answer) {
-        Ok(Message::Result { result, .. }) => take_in(declared, result),
-        _ => None,
-    }
+    let Ok(Message::Result { result, .. }) = Message::parse(answer) else {
+        return None;
+    };
+    let (tools, next) = declaring_tools(result);
+    take_in(declared, tools);
+    next
 }
 
-/// Takes a page in; where the list goes on, if it does.
-fn take_in(
-    declared: &mut HashMap<Box<str>, Vec<ParamHeader>>,
-    result: &RawValue,
-) -> Option<Box<str>> {
-    let (tools, next) = declaring_tools(result);
+fn take_in(declared: &mut HashMap<Box<str>, Vec<ParamHeader>>, tools: Vec<DeclaringTool>) {
     for (tool, declares) in tools {
         match declares {
             Ok(headers) => {
                 declared.insert(tool, headers);
             }
             Err(why) => {
-                tracing::warn!(%tool, %why, "a tool is not listed: its declaration is invalid")
+                tracing::warn!(%tool, %why, "a tool is not listed: its declaration is invalid");
             }
         }
     }
-    next
 }
 
 /// Whether a request asks for a list from its beginning.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
@@ -32,17 +33,17 @@ const ENTRY_BYTES: u64 = 512;
 pub struct Memory {
     results: Cache<Key, Arc<Remembered>, Weight>,
     hints: CacheHints,
-    lists: Lists,
+    lists: ListCaching,
     changes: Arc<Changes>,
 }
 
 /// Whether lists are answered from memory as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lists {
-    /// Each request goes to the server.
-    Fresh,
+pub enum ListCaching {
+    /// No: each request goes to the server.
+    Off,
     /// Within their time to live.
-    Remembered,
+    On,
 }
 
 /// For whom a result was made, and what was asked for.
@@ -50,6 +51,8 @@ pub enum Lists {
 struct Key {
     /// Nobody for what anybody may see.
     principal: Option<Principal>,
+    /// The same caller with other credentials may see something else.
+    credentials: Option<HeaderValue>,
     capabilities: ClientCapabilities,
     method: Method,
     cursor: Option<Box<str>>,
@@ -82,7 +85,12 @@ impl Weighter<Key, Arc<Remembered>> for Weight {
 impl Memory {
     /// An empty memory of at most `bytes_max` bytes.
     #[must_use]
-    pub fn new(hints: CacheHints, lists: Lists, bytes_max: usize, changes: Arc<Changes>) -> Self {
+    pub fn new(
+        hints: CacheHints,
+        lists: ListCaching,
+        bytes_max: usize,
+        changes: Arc<Changes>,
+    ) -> Self {
         Self {
             results: Cache::with_weighter(ENTRIES_EXPECTED, bytes_max as u64, Weight),
             hints,
@@ -98,7 +106,7 @@ impl Memory {
             return None;
         }
         let is_list = list_of(method).is_some();
-        if !(method == Method::Discover || (is_list && self.lists == Lists::Remembered)) {
+        if !(method == Method::Discover || (is_list && self.lists == ListCaching::On)) {
             return None;
         }
         // What else it says may have a meaning that is not known here.
@@ -119,6 +127,7 @@ impl Memory {
         }
         let key = Key {
             principal: (!is_public).then_some(caller.key.principal),
+            credentials: caller.credentials.clone().filter(|_| !is_public),
             capabilities: caller.key.capabilities.clone(),
             method,
             cursor: cursor.map(Into::into),
@@ -186,7 +195,7 @@ mod tests {
     const RESULT: &[u8] =
         br#"{"resultType":"complete","ttlMs":1000,"cacheScope":"private","tools":[]}"#;
 
-    fn memory(scope: CacheScope, lists: Lists) -> Memory {
+    fn memory(scope: CacheScope, lists: ListCaching) -> Memory {
         let hints = CacheHints {
             ttl_ms: 1000,
             scope,
@@ -221,7 +230,7 @@ mod tests {
     }
 
     fn filled(scope: CacheScope) -> Memory {
-        let memory = memory(scope, Lists::Remembered);
+        let memory = memory(scope, ListCaching::On);
         let place = place(&memory, "ada", "{}").unwrap();
         memory.remember(place, &Bytes::from_static(RESULT), at(0));
         memory
@@ -266,7 +275,7 @@ mod tests {
 
     #[test]
     fn without_the_option_lists_are_fresh() {
-        let memory = memory(CacheScope::Private, Lists::Fresh);
+        let memory = memory(CacheScope::Private, ListCaching::Off);
         assert!(place(&memory, "ada", "{}").is_none());
         let params = RawObject::default();
         assert!(
