@@ -33,6 +33,7 @@ mod sessions;
 mod shutdown;
 mod state;
 mod stretch;
+mod subscription_losses;
 mod subscriptions;
 mod support;
 mod terminal;

@@ -7,13 +7,13 @@ use crate::support::gateway::Config;
 use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner, Out, Puppet, Session};
 use crate::support::stage::Stage;
 
-const ID: &str = "io.modelcontextprotocol/subscriptionId";
+pub(crate) const ID: &str = "io.modelcontextprotocol/subscriptionId";
 const ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
-const TOOLS: &str = "notifications/tools/list_changed";
-const UPDATED: &str = "notifications/resources/updated";
+pub(crate) const TOOLS: &str = "notifications/tools/list_changed";
+pub(crate) const UPDATED: &str = "notifications/resources/updated";
 
 /// A puppet that announces every change it can notify.
-fn announcing() -> Manner {
+pub(crate) fn announcing() -> Manner {
     let changes = json!({"listChanged": true});
     Manner {
         capabilities: json!({
@@ -25,7 +25,7 @@ fn announcing() -> Manner {
 }
 
 /// A stage whose puppet takes subscriptions to `arena:one` and `arena:two`.
-async fn watched(manner: Manner) -> Stage {
+pub(crate) async fn watched(manner: Manner) -> Stage {
     watched_with(manner, |config| config).await
 }
 
@@ -40,12 +40,12 @@ async fn watched_with(manner: Manner, change: impl FnOnce(Config) -> Config) -> 
     stage
 }
 
-fn listen(client: &Client, filter: Value) -> Request {
+pub(crate) fn listen(client: &Client, filter: Value) -> Request {
     client.request("subscriptions/listen", json!({"notifications": filter}))
 }
 
 /// Opens a subscription and returns it with what is honoured of it.
-async fn opened(client: &Client, filter: Value) -> (OpenLeg, Value) {
+pub(crate) async fn opened(client: &Client, filter: Value) -> (OpenLeg, Value) {
     let request = listen(client, filter);
     let mut leg = request.open().await;
     let first = leg.event().await;
@@ -55,20 +55,20 @@ async fn opened(client: &Client, filter: Value) -> (OpenLeg, Value) {
     (leg, honoured)
 }
 
-async fn says(session: &Session, method: &str, params: Value) {
+pub(crate) async fn says(session: &Session, method: &str, params: Value) {
     let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
     session.put(Out::Event(message.to_string())).await;
 }
 
 /// Asserts what the next notification is.
-async fn hears(leg: &mut OpenLeg, method: &str, uri: Option<&str>) {
+pub(crate) async fn hears(leg: &mut OpenLeg, method: &str, uri: Option<&str>) {
     let event = leg.event().await;
     assert_eq!(event["method"], method, "{event}");
     assert_eq!(event["params"]["uri"].as_str(), uri, "{event}");
     assert!(!event["params"]["_meta"][ID].is_null(), "{event}");
 }
 
-fn asked(ledger: &Ledger, method: &str) -> Vec<String> {
+pub(crate) fn asked(ledger: &Ledger, method: &str) -> Vec<String> {
     let of = |record: &crate::support::puppet::Record| record.body["params"]["uri"].to_string();
     ledger.requests(method).iter().map(of).collect()
 }
@@ -197,76 +197,9 @@ async fn a_server_without_a_stream_of_its_own_promises_nothing() {
     stage.ends().await;
 }
 
-#[tokio::test]
-async fn a_subscription_outlives_its_session() {
-    let stage = watched(announcing()).await;
-    let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one"]});
-    let (mut leg, _) = opened(&stage.client, filter).await;
-    stage.puppet.forget_sessions();
-    // What changed meanwhile is not known, so everything may have.
-    hears(&mut leg, TOOLS, None).await;
-    hears(&mut leg, UPDATED, Some("arena:one")).await;
-    let is_again = |ledger: &Ledger| asked(ledger, "resources/subscribe").len() == 2;
-    stage
-        .puppet
-        .until("the resource to be subscribed again", is_again)
-        .await;
-    says(
-        &stage.puppet.sessions()[0],
-        UPDATED,
-        json!({"uri": "arena:one"}),
-    )
-    .await;
-    hears(&mut leg, UPDATED, Some("arena:one")).await;
-    drop(leg);
-    stage.ends().await;
-}
-
 /// What the server said while there was no stream is not known, unless the stream has event ids.
-#[tokio::test]
-async fn a_stream_that_was_cut_may_have_missed_something() {
-    let stage = watched(announcing()).await;
-    let filter =
-        json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:one", "arena:none"]});
-    let (mut leg, _) = opened(&stage.client, filter).await;
-    stage.puppet.sessions()[0].put(Out::Cut).await;
-    hears(&mut leg, TOOLS, None).await;
-    hears(&mut leg, UPDATED, Some("arena:one")).await;
-    // What was refused was not promised, and is not told.
-    says(
-        &stage.puppet.sessions()[0],
-        UPDATED,
-        json!({"uri": "arena:one/last"}),
-    )
-    .await;
-    hears(&mut leg, UPDATED, Some("arena:one/last")).await;
-    drop(leg);
-    stage.ends().await;
-}
-
 /// A server that wants other credentials in the middle: only the client can help, and is told.
-#[tokio::test]
-async fn a_challenge_ends_a_subscription() {
-    let stage = watched(announcing()).await;
-    let (leg, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
-    stage.puppet.refuse_streams(401);
-    stage.puppet.sessions()[0].put(Out::End).await;
-    leg.finish().await.error(200, -32603);
-    stage.gateway.metric_is("holdfast_subscriptions", 0).await;
-    stage.ends().await;
-}
-
 /// So it is with a server that offers no stream any more.
-#[tokio::test]
-async fn a_server_that_falls_silent_for_good_ends_a_subscription() {
-    let stage = watched(announcing()).await;
-    let (leg, _) = opened(&stage.client, json!({"toolsListChanged": true})).await;
-    stage.puppet.refuse_streams(405);
-    stage.puppet.sessions()[0].put(Out::End).await;
-    leg.finish().await.error(200, -32603);
-    stage.ends().await;
-}
-
 /// Two capability sets of one principal have sessions of their own, and each hears what was subscribed on any.
 #[tokio::test]
 async fn listeners_of_other_capabilities_subscribe_on_their_own_session() {
@@ -286,25 +219,6 @@ async fn listeners_of_other_capabilities_subscribe_on_their_own_session() {
     let are_gone = |ledger: &Ledger| asked(ledger, "resources/unsubscribe").len() == 2;
     stage.puppet.until("the end of both", are_gone).await;
     stage.ends().await;
-}
-
-#[tokio::test]
-async fn the_end_of_the_gateway_ends_subscriptions_in_good_order() {
-    let stage = watched(announcing()).await;
-    let request = listen(
-        &stage.client,
-        json!({"resourceSubscriptions": ["arena:one"]}),
-    );
-    let mut leg = request.open().await;
-    leg.event().await;
-    stage.gateway.signal_end();
-    let reply = leg.finish().await;
-    let meta = &reply.result()["_meta"];
-    assert_eq!(meta[ID], request.message()["id"]);
-    assert_eq!(meta["io.modelcontextprotocol/serverInfo"]["name"], "puppet");
-    assert_eq!(stage.gateway.ended().await, 0);
-    stage.puppet.settled().await;
-    assert_eq!(stage.puppet.ledger().deletes, 1);
 }
 
 /// Servers of the SDKs tell a change to the session that caused it, if that one subscribed: so it does.
@@ -448,17 +362,6 @@ async fn filters_that_are_none_are_refused() {
     without.send().await.error(400, -32602);
     assert_eq!(stage.puppet.ledger().sessions_opened, 0);
     stage.ends().await;
-}
-
-#[tokio::test]
-async fn a_server_that_is_not_there_is_said_at_once() {
-    let stage = Stage::of(announcing()).await;
-    stage.puppet.die();
-    let reply = listen(&stage.client, json!({"toolsListChanged": true}))
-        .send()
-        .await;
-    reply.lost(false);
-    stage.gateway.settled().await;
 }
 
 #[tokio::test]
