@@ -49,7 +49,11 @@ impl Workers {
             let end = workers.end.clone();
             let thread = std::thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || runtime.block_on(end.cancelled_owned()))?;
+                .spawn(move || {
+                    runtime.block_on(end.cancelled_owned());
+                    // A name that is still looked up must not hold up the end.
+                    runtime.shutdown_background();
+                })?;
             workers.threads.push(thread);
         }
         Ok(workers)
