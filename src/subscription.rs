@@ -1,7 +1,7 @@
 //! Subscriptions: `subscriptions/listen`, served from what legacy sessions say has changed.
 //!
 //! A listener hears its principal's changes on whichever session they arrive. Besides, all listeners of one session
-//! key share a [`Keeper`](keeper::Keeper), which holds a session open for them, subscribes there to the resources they
+//! key share a keeper, which holds a session open for them, subscribes there to the resources they
 //! want, each once, and replaces the session when the server forgets it. Whoever shares no session shares no keeper.
 //! Nothing here knows HTTP.
 //!
