@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
+use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
@@ -25,8 +26,12 @@ use crate::wire::jsonrpc::Message;
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
-/// Callers whose view is remembered: as many as there are sessions. Others cost one more list.
-const CALLERS_MAX: usize = 20_000;
+/// What is remembered at most: callers, each with the tools that declare something. As many callers as there are
+/// sessions, with some such tools each, as hardly any server has; others cost one more list.
+const WEIGHT_MAX: u64 = 200_000;
+
+/// Guessed for the first allocation alone.
+const CALLERS_EXPECTED: usize = 256;
 
 /// How long reading the list may hold up a call: it is a check, and most servers declare nothing.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -44,7 +49,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 /// What is known of the tools of a server.
 #[derive(Debug)]
 pub struct Tools {
-    known: Cache<SessionKey, Arc<Known>>,
+    known: Cache<SessionKey, Arc<Known>, Weight>,
     changes: Arc<Changes>,
 }
 
@@ -57,6 +62,19 @@ struct Known {
     /// When a list that could not be read is tried again.
     until: Option<Instant>,
     declared: HashMap<Box<str>, Vec<ParamHeader>>,
+}
+
+#[derive(Clone, Debug)]
+struct Weight;
+
+impl Weighter<SessionKey, Arc<Known>> for Weight {
+    fn weight(&self, _key: &SessionKey, known: &Arc<Known>) -> u64 {
+        1 + known
+            .declared
+            .values()
+            .map(|headers| headers.len() as u64)
+            .sum::<u64>()
+    }
 }
 
 /// A call whose headers could not be checked yet.
@@ -99,7 +117,7 @@ impl Tools {
     #[must_use]
     pub fn new(changes: Arc<Changes>) -> Self {
         Self {
-            known: Cache::new(CALLERS_MAX),
+            known: Cache::with_weighter(CALLERS_EXPECTED, WEIGHT_MAX, Weight),
             changes,
         }
     }
