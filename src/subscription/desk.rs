@@ -179,3 +179,74 @@ impl Desk {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::failed;
+    use crate::session::{Principal, SessionKey};
+    use crate::translate::capability::ClientCapabilities;
+
+    fn desk() -> (Desk, Arc<Caller>) {
+        let raw: Box<serde_json::value::RawValue> = serde_json::from_str("{}").unwrap();
+        let caller = Arc::new(Caller {
+            key: SessionKey {
+                principal: Principal::Anonymous,
+                capabilities: ClientCapabilities::parse(&raw).unwrap(),
+            },
+            credentials: None,
+            isolated: false,
+        });
+        (Desk::new(Arc::clone(&caller)), caller)
+    }
+
+    fn ear() -> Arc<Ear> {
+        Arc::new(Ear::new(Filter::default()))
+    }
+
+    fn waits(desk: &Desk, failures_before: u64) -> bool {
+        let agreed = desk.agreed(&Filter::default(), failures_before, Lists::default(), false);
+        match agreed {
+            None => true,
+            Some(agreed) => {
+                assert!(agreed.is_err(), "there is no session");
+                false
+            }
+        }
+    }
+
+    #[test]
+    fn failures_before_a_member_came_are_not_its_own() {
+        let (mut desk, caller) = desk();
+        desk.enter(&caller, &ear());
+        desk.failed(failed("away", false));
+        let before = desk.enter(&caller, &ear());
+        assert!(waits(&desk, before), "the next attempt may go well");
+        desk.failed(failed("away", false));
+        assert!(!waits(&desk, before));
+        assert!(desk.ended(before).is_none(), "it can be tried again");
+    }
+
+    #[test]
+    fn an_end_is_for_those_who_are_there() {
+        let (mut desk, caller) = desk();
+        let there = desk.enter(&caller, &ear());
+        desk.end(failed("deaf", false));
+        let new = desk.enter(&caller, &ear());
+        assert!(desk.ended(there).is_some() && desk.ended(new).is_none());
+        desk.failed(failed("away", false));
+        assert!(desk.ended(new).is_none(), "not every failure is an end");
+    }
+
+    #[test]
+    fn whoever_leaves_is_not_there() {
+        let (mut desk, caller) = desk();
+        let (first, second) = (ear(), ear());
+        desk.enter(&caller, &first);
+        desk.enter(&caller, &second);
+        desk.leave(&first);
+        assert!(Arc::ptr_eq(&desk.ears()[0], &second));
+        desk.leave(&second);
+        assert!(desk.ears().is_empty());
+    }
+}
