@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::json;
 
-use crate::cache::tools::{self, Unchecked};
+use crate::cache::tools::{Unchecked, is_first_page};
 use crate::call::{AuthChallenge, Leg, LegId, Reply, failed};
 use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
@@ -168,7 +168,19 @@ impl Gateway {
         if self.is_draining() {
             return Answer::Reply(failed("the gateway is shutting down", false));
         }
-        let memory = &self.backend.memory;
+        self.begin(&admitted, caller, unchecked, (headers, body))
+            .await
+    }
+
+    /// Answers a request from memory, or else makes a call of it.
+    async fn begin(
+        &self,
+        admitted: &Admitted<'_>,
+        caller: Arc<Caller>,
+        unchecked: Option<Box<Unchecked>>,
+        (headers, body): (&HeaderMap, &Bytes),
+    ) -> Answer {
+        let (memory, tools) = (&self.backend.memory, &self.backend.tools);
         let place = memory.place(&caller, admitted.method, &admitted.params);
         if let Some(reply) = self.backend.recall(place.as_ref()) {
             return Answer::Reply(reply);
@@ -176,17 +188,16 @@ impl Gateway {
         if admitted.method == Method::Discover {
             return Answer::Reply(self.backend.discover(&caller, place).await);
         }
+        let lists_tools = admitted.method == Method::ToolsList && is_first_page(&admitted.params);
         let order = Order {
             method: admitted.method,
             caller,
-            request: self.upstream_request(&admitted, headers),
-            leg: self.leg(&admitted),
+            request: self.upstream_request(admitted, headers),
+            leg: self.leg(admitted),
             params: body.slice_ref(admitted.raw_params.get().as_bytes()),
             unchecked,
             place,
-            lists_tools: (admitted.method == Method::ToolsList
-                && tools::is_first_page(&admitted.params))
-            .then(|| self.backend.tools.epoch()),
+            lists_tools: lists_tools.then(|| tools.epoch()),
             responses: admitted.responses.map(ToOwned::to_owned),
         };
         driver::make(&self.backend, order).await

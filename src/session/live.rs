@@ -65,6 +65,8 @@ pub(super) struct Session {
     /// The level that the server was asked for and agreed to.
     log_level: AsyncMutex<Option<LogLevel>>,
     log_wishes: Mutex<Wishes>,
+    /// The server did not answer when it was asked for a level.
+    pub(super) is_slow_to_log: AtomicBool,
     general_stream_end: CancellationToken,
     _end_general_stream: DropGuard,
     _permit: OwnedSemaphorePermit,
@@ -102,6 +104,7 @@ impl Session {
             changes,
             log_level: AsyncMutex::new(None),
             log_wishes: Mutex::default(),
+            is_slow_to_log: AtomicBool::new(false),
             _end_general_stream: general_stream_end.clone().drop_guard(),
             general_stream_end,
             _permit: permit,

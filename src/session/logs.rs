@@ -5,6 +5,7 @@
 //! Spec: 2025-11-25 server/utilities/logging; 2026-07-28 server/utilities/logging.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::home::{Home, ask};
@@ -60,6 +61,9 @@ impl Wish {
 
 /// Brings the session's level to the lowest that is wanted.
 async fn settled(home: Arc<dyn Home>, session: Arc<Session>) {
+    if session.is_slow_to_log.load(Ordering::Acquire) {
+        return;
+    }
     let settling = async {
         // One at a time: whoever comes last sees what all want.
         let mut current = session.log_level().lock().await;
@@ -85,6 +89,13 @@ async fn settled(home: Arc<dyn Home>, session: Arc<Session>) {
             tracing::debug!(session, "the server did not take the log level");
         }
     };
-    // A server that is slow to take it gets the next call all the same.
-    let _ = tokio::time::timeout(LOG_LEVEL_WAIT, settling).await;
+    // A server that is slow to take it gets the call all the same, and the next ones without being asked.
+    if tokio::time::timeout(LOG_LEVEL_WAIT, settling)
+        .await
+        .is_err()
+    {
+        session.is_slow_to_log.store(true, Ordering::Release);
+        let session = session.number;
+        tracing::debug!(session, "the server is slow to take the log level");
+    }
 }

@@ -107,3 +107,22 @@ async fn the_lowest_level_that_is_wanted_counts() {
     assert_eq!(asked(&stage.puppet).len(), 3);
     stage.closes().await;
 }
+
+/// A server that never answers `logging/setLevel` costs a session its patience once.
+#[tokio::test]
+async fn a_server_that_takes_no_level_is_asked_once() {
+    let stage = warm(Manner::default()).await;
+    stage
+        .puppet
+        .on("logging/setLevel", "", |_| async { Ending::Stall });
+    for level in ["error", "debug", "info"] {
+        hears(&stage.client.tool("echo", json!({})), level)
+            .send()
+            .await
+            .result();
+    }
+    assert_eq!(asked(&stage.puppet), ["error"]);
+    // What was asked is never answered.
+    stage.gateway.metric_is("holdfast_calls", 0).await;
+    assert_eq!(stage.gateway.terminate().await, 0);
+}
