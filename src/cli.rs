@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 mod call;
 mod client;
 mod demo;
+pub(crate) mod gateway;
 mod keygen;
 pub(crate) mod serve;
 mod terminal;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::serve::{self, Running, Signals};
+use super::gateway::Signals;
+use super::serve::{self, Running};
 use super::{Failure, LogFormat};
 use holdfast::config::{self, Settings};
 
@@ -36,7 +37,7 @@ pub(super) struct DemoArgs {
 
 pub(super) fn run(args: &DemoArgs) -> Result<(), Failure> {
     args.log_format
-        .install_from("warn,holdfast::cli::serve=error");
+        .install_from("warn,holdfast::cli::gateway=error");
     super::runtime()?
         .block_on(demonstrate(args))
         .map_err(Failure::Runtime)
@@ -52,7 +53,7 @@ async fn demonstrate(args: &DemoArgs) -> anyhow::Result<()> {
         walk::invite(&endpoint)?;
         signals.next().await;
     }
-    gateway.shutdown(signals.next()).await;
+    gateway.shutdown(signals.second()).await;
     server.shutdown().await;
     walked
 }

@@ -1,0 +1,266 @@
+//! The gateway that `serve` and `stdio` put behind their fronts: built from settings, ended in good order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use holdfast::cache::results::Memory;
+use holdfast::cache::tools::Tools;
+use holdfast::config::{self, Settings};
+use holdfast::hold::Clock;
+use holdfast::hold::backend::Backend;
+use holdfast::hold::registry::Registry;
+use holdfast::observe::Metrics;
+use holdfast::route::Gateway;
+use holdfast::session::{Pool, PoolSettings};
+use holdfast::subscription::{SubscriptionLimits, Subscriptions};
+use holdfast::upstream::streamable_http::TransportLimits;
+
+/// How often idle sessions and old outcomes are looked for, at most.
+const SWEEP_MAX: Duration = Duration::from_secs(1);
+
+/// How long clients may take to hear how their calls ended, once nothing else is waited for.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
+
+/// How long the last farewells to servers may take after the deadline.
+const FAREWELL_MAX: Duration = Duration::from_secs(3);
+
+/// What stands behind the front, whichever that is.
+#[derive(Debug, Args)]
+pub(crate) struct BackendArgs {
+    /// The server behind, as http://HOST:PORT/PATH
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "config",
+        conflicts_with = "config"
+    )]
+    upstream: Option<String>,
+    /// Serve what this file configures
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl BackendArgs {
+    /// The settings that they choose; addresses given here go before those of a file.
+    pub(crate) fn settings(
+        &self,
+        listen: Option<SocketAddr>,
+        admin: Option<SocketAddr>,
+    ) -> Result<Settings, config::ConfigError> {
+        match (&self.config, &self.upstream) {
+            (Some(file), _) => config::load(file, listen, admin),
+            (None, upstream) => {
+                Settings::for_upstream(upstream.as_deref().unwrap_or_default(), listen, admin)
+            }
+        }
+    }
+}
+
+/// SIGTERM and SIGINT, as often as they come.
+pub(crate) struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?,
+            interrupt: signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?,
+        })
+    }
+
+    /// The next signal. Cancel-safe.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+
+    /// The next signal, as a reason to hurry. Cancel-safe.
+    pub(crate) async fn second(&mut self) -> &'static str {
+        self.next().await;
+        "a second signal"
+    }
+}
+
+/// What serves behind a front.
+#[derive(Debug)]
+pub(crate) struct Core {
+    /// Where the front brings its requests.
+    pub(crate) gateway: Arc<Gateway>,
+    /// Where the front's connections run: the end waits until they have said their last words.
+    pub(crate) connections: TaskTracker,
+    /// Cancelled when no more is taken from clients; what is being said to them is said to its end.
+    pub(crate) stop: CancellationToken,
+    /// Cancelled when connections have to end as they are.
+    pub(crate) cut: CancellationToken,
+    /// Background work. It ends with `stop`.
+    pub(crate) tasks: TaskTracker,
+    backend: Arc<Backend>,
+    deadline: Duration,
+}
+
+impl Core {
+    /// Builds a gateway and starts what it does in the background.
+    pub(crate) fn start(settings: Settings) -> Self {
+        let deadline = settings.timers.shutdown_deadline;
+        let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
+        let limits = SubscriptionLimits {
+            subscriptions_max: settings.limits.subscriptions_max,
+            // One half at most: calls need some too.
+            sessions_max: (settings.limits.sessions_max / 2).max(1),
+            uris_max: settings.limits.subscription_uris_max,
+            subscribe_timeout: settings.timers.subscribe_timeout,
+        };
+        let sweep_every = settings
+            .timers
+            .session_idle
+            .min(settings.timers.outcome_ttl)
+            / 2;
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let backend = Arc::new(backend(settings, Metrics::new(), &tasks, &stop));
+        let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&backend), limits));
+        let gateway = Gateway::new(Arc::clone(&backend), subscriptions, principal, anonymous);
+        tasks.spawn(sweep(
+            Arc::clone(&backend),
+            sweep_every.clamp(Duration::from_millis(20), SWEEP_MAX),
+        ));
+        Self {
+            gateway: Arc::new(gateway),
+            connections: TaskTracker::new(),
+            stop,
+            cut: CancellationToken::new(),
+            tasks,
+            backend,
+            deadline,
+        }
+    }
+
+    /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
+    /// `hurry` says why they may not, then they are cancelled; responses are sent to their end; all sessions are
+    /// closed.
+    pub(crate) async fn shutdown(self, hurry: impl Future<Output = &'static str>) {
+        let (calls, connections) = (&self.backend.calls, &self.connections);
+        self.gateway.drain();
+        let mut time_is_up = std::pin::pin!(async {
+            tokio::select! {
+                () = tokio::time::sleep(self.deadline) => "the deadline",
+                why = hurry => why,
+            }
+        });
+        calls.close();
+        if !calls.is_empty() {
+            let (running, deadline) = (calls.len(), self.deadline);
+            tracing::info!(
+                running,
+                ?deadline,
+                "waiting for calls to end; a second signal cancels them"
+            );
+        }
+        let is_late = tokio::select! {
+            biased;
+            () = calls.wait() => false,
+            why = time_is_up.as_mut() => {
+                tracing::warn!(why, "calls are cancelled");
+                true
+            }
+        };
+        self.stop.cancel();
+        connections.close();
+        let last_words = async {
+            if !is_late {
+                time_is_up.await;
+            }
+            tokio::time::sleep(LAST_WORDS_MAX).await;
+        };
+        tokio::select! {
+            biased;
+            () = connections.wait() => {}
+            () = last_words => tracing::warn!("responses are cut short"),
+        }
+        self.cut.cancel();
+        // Calls end first, so that their sessions are closed with the others.
+        let farewell = async {
+            calls.wait().await;
+            self.backend.pool.close_all();
+            self.backend.tasks.close();
+            self.backend.tasks.wait().await;
+        };
+        if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
+            tracing::warn!("some sessions could not be closed in time");
+        }
+    }
+}
+
+fn backend(
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    tasks: &TaskTracker,
+    stop: &CancellationToken,
+) -> Backend {
+    let limits = settings.call_limits();
+    let timers = &settings.timers;
+    let pool_settings = PoolSettings {
+        transport: TransportLimits {
+            connect_timeout: timers.connect_timeout,
+            send_timeout: timers.send_timeout,
+            upstream_idle: timers.upstream_idle,
+            message_bytes_max: settings.limits.message_bytes_max,
+        },
+        sessions_max: settings.limits.sessions_max,
+        session_idle: timers.session_idle,
+        initialize_timeout: timers.initialize_timeout,
+        get_stream_wait: timers.get_stream_wait,
+        session_wait: timers.session_wait,
+        stray_question_max: timers.stray_question_max,
+    };
+    let pool = Pool::new(
+        settings.backend.legacy,
+        pool_settings,
+        tasks.clone(),
+        Arc::clone(&metrics),
+    );
+    Backend {
+        name: settings.backend.name,
+        memory: Memory::new(
+            settings.backend.hints,
+            settings.backend.lists,
+            settings.limits.cache_bytes_max,
+            Arc::clone(pool.changes()),
+        ),
+        tools: Tools::new(Arc::clone(pool.changes())),
+        pool: Arc::new(pool),
+        registry: Registry::new(settings.limits.holds_max, settings.limits.outcome_bytes_max),
+        keys: settings.keys,
+        clock: Clock::start(),
+        limits,
+        hints: settings.backend.hints,
+        outcome_ttl: timers.outcome_ttl,
+        calls: TaskTracker::new(),
+        tasks: tasks.clone(),
+        stop: stop.clone(),
+        metrics,
+    }
+}
+
+async fn sweep(backend: Arc<Backend>, every: Duration) {
+    let mut ticks = tokio::time::interval(every);
+    loop {
+        tokio::select! {
+            () = backend.stop.cancelled() => return,
+            _ = ticks.tick() => {}
+        }
+        backend.pool.sweep();
+        backend.registry.sweep(backend.clock.now());
+    }
+}
