@@ -16,6 +16,7 @@ mod demo;
 pub(crate) mod gateway;
 mod keygen;
 pub(crate) mod serve;
+mod stdio;
 mod terminal;
 
 /// What every command ends with when it does not end well.
@@ -41,6 +42,8 @@ pub(crate) struct Cli {
 enum Command {
     /// Serve modern clients in front of a legacy server.
     Serve(serve::ServeArgs),
+    /// Serve one modern client on standard input and output in front of a legacy server.
+    Stdio(stdio::StdioArgs),
     /// Watch it work: a built-in legacy server, the gateway in front of it, a guided walk.
     Demo(demo::DemoArgs),
     /// Call a tool as a modern client and answer what it asks in the terminal.
@@ -102,6 +105,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 pub(crate) fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Stdio(args) => stdio::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Call(args) => call::run(&args),
         Command::CheckConfig(args) => serve::check_config(&args),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue};
 use serde_json::json;
 
 use crate::cache::tools::{Unchecked, is_first_page};
@@ -23,13 +23,14 @@ use crate::subscription::{Subscription, Subscriptions};
 use crate::translate::request;
 use crate::translate::subscription::Filter;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::header;
 use crate::wire::jsonrpc::ClientId;
 use crate::wire::modern::Method;
 
 mod admitted;
+mod client_headers;
 
 pub use admitted::Admitted;
+pub use client_headers::ClientHeaders;
 
 /// Keeps a name that a proxy gives apart from credentials that read the same.
 const NAMED: &[u8] = b"header";
@@ -128,7 +129,7 @@ impl Gateway {
     pub async fn serve(
         &self,
         mut admitted: Admitted<'_>,
-        headers: &HeaderMap,
+        headers: ClientHeaders<'_>,
         body: &Bytes,
     ) -> Served {
         let caller = match self.caller(&admitted, headers) {
@@ -152,7 +153,7 @@ impl Gateway {
         &self,
         admitted: Admitted<'_>,
         caller: Arc<Caller>,
-        headers: &HeaderMap,
+        headers: ClientHeaders<'_>,
         body: &Bytes,
     ) -> Answer {
         let unchecked = match self.check_headers(&admitted, &caller, headers) {
@@ -178,7 +179,7 @@ impl Gateway {
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
         unchecked: Option<Box<Unchecked>>,
-        (headers, body): (&HeaderMap, &Bytes),
+        (headers, body): (ClientHeaders<'_>, &Bytes),
     ) -> Answer {
         let (memory, tools) = (&self.backend.memory, &self.backend.tools);
         let place = memory.place(&caller, admitted.method, &admitted.params);
@@ -209,25 +210,29 @@ impl Gateway {
         &self,
         admitted: &Admitted<'_>,
         caller: &Caller,
-        headers: &HeaderMap,
+        headers: ClientHeaders<'_>,
     ) -> Result<Option<Box<Unchecked>>, Reply> {
+        // Where there is no header layer, no header has to say anything.
+        let ClientHeaders::Http(given) = headers else {
+            return Ok(None);
+        };
         let tool = match admitted.method {
             Method::ToolsCall => admitted.params.string("name").unwrap_or_default(),
             _ => return Ok(None),
         };
         let arguments = admitted.params.member("arguments");
         let tools = &self.backend.tools;
-        match tools.check(&caller.key, &tool, arguments, headers) {
+        match tools.check(&caller.key, &tool, arguments, given) {
             Some(checked) => checked.map(|()| None),
             None => Ok(Some(Box::new(Unchecked {
                 tool: tool.into(),
                 arguments: arguments.map(ToOwned::to_owned),
-                headers: passed_on(headers),
+                headers: headers.passed_on(),
             }))),
         }
     }
 
-    fn caller(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> Result<Caller, Reply> {
+    fn caller(&self, admitted: &Admitted<'_>, headers: ClientHeaders<'_>) -> Result<Caller, Reply> {
         let credentials = only(headers, &AUTHORIZATION)?;
         let authorized = |value: &HeaderValue| Principal::Known(Binding::of(&[value.as_bytes()]));
         let named = match &self.principal {
@@ -267,13 +272,17 @@ impl Gateway {
         }
     }
 
-    fn upstream_request(&self, admitted: &Admitted<'_>, headers: &HeaderMap) -> UpstreamRequest {
+    fn upstream_request(
+        &self,
+        admitted: &Admitted<'_>,
+        headers: ClientHeaders<'_>,
+    ) -> UpstreamRequest {
         let id = self.backend.pool.next_id();
         let body = request::to_legacy(id, admitted.method, &admitted.params, &admitted.meta);
         UpstreamRequest {
             id,
             body: body.into(),
-            headers: passed_on(headers),
+            headers: headers.passed_on(),
         }
     }
 
@@ -302,7 +311,7 @@ impl Gateway {
         state: State,
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
-        (headers, body): (&HeaderMap, &Bytes),
+        (headers, body): (ClientHeaders<'_>, &Bytes),
     ) -> Answer {
         let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
             body.slice_ref(raw.get().as_bytes())
@@ -316,24 +325,13 @@ impl Gateway {
     }
 }
 
-/// The headers that go on to the server: trace context, and what mirrors arguments (what is not known here has to be
-/// forwarded, says the spec).
-fn passed_on(headers: &HeaderMap) -> HeaderMap {
-    let goes_on = |name: &HeaderName| {
-        let name = name.as_str();
-        header::TRACE_CONTEXT.contains(&name) || name.starts_with(header::PARAM_PREFIX)
-    };
-    let mut passed = HeaderMap::new();
-    for (name, value) in headers.iter().filter(|(name, _)| goes_on(name)) {
-        passed.append(name.clone(), value.clone());
-    }
-    passed
-}
-
 /// The one value of a header that says who a caller is. Of two nobody knows which to believe: one may be the
 /// client's own, the other a proxy's.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Result<Option<&'h HeaderValue>, Reply> {
-    let mut values = headers.get_all(name).iter();
+fn only<'h>(
+    headers: ClientHeaders<'h>,
+    name: &HeaderName,
+) -> Result<Option<&'h HeaderValue>, Reply> {
+    let mut values = headers.values(name);
     match (values.next(), values.next()) {
         (first, None) => Ok(first),
         (_, Some(_)) => Err(Reply::error(ErrorObject::new(

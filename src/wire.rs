@@ -1,4 +1,4 @@
-//! JSON-RPC, SSE and header codecs, and both eras' names and numbers.
+//! JSON-RPC, SSE, line and header codecs, and both eras' names and numbers.
 //!
 //! Everything here is a pure function of bytes: no sockets, no clock, no tokio. Payloads stay raw JSON
 //! (`serde_json::value::RawValue`): what need not change is never parsed into a tree and never
@@ -8,6 +8,7 @@ pub mod error;
 pub mod header;
 pub mod jsonrpc;
 pub mod legacy;
+pub mod line;
 pub mod modern;
 pub mod object;
 pub mod sse;

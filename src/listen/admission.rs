@@ -1,101 +1,132 @@
-//! Admission of a modern request: the checks of docs/mapping.md that concern headers and body.
+//! Admission of a modern request: the checks of docs/mapping.md that concern the message, and the headers that mirror
+//! it where its transport has any.
 //!
-//! Passing yields an [`Admitted`], which later stages require. Errors echo the request's id when it could be read.
+//! A message is first read for what it is, then a request is admitted. Passing yields an [`Admitted`], which later
+//! stages require. Errors echo the request's id when it could be read; what they are on HTTP is HTTP's own business.
 //! Spec: 2026-07-28 basic/index "`_meta`", basic/transports/streamable-http "Server Validation", basic/versioning.
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, StatusCode};
+use http::HeaderMap;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::route::Admitted;
+use crate::observe::Metrics;
+use crate::route::{Admitted, ClientHeaders};
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::subscription::Filter;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::header;
 use crate::wire::jsonrpc::{ClientId, Message};
 use crate::wire::modern::{self, LogLevel, Method};
 use crate::wire::object::{self, RawObject};
+use crate::wire::{header, legacy};
 
-/// What a POST turned out to be.
+/// A message of a client.
 #[derive(Debug)]
-pub(super) enum Admission<'a> {
-    /// A request.
-    Request(Box<Admitted<'a>>),
-    /// A notification: none is defined over HTTP, all are accepted (real clients send `notifications/cancelled`).
-    Notification,
+pub(super) enum ClientMessage<'a> {
+    /// It wants an answer.
+    Request(Request<'a>),
+    /// It wants none. Over HTTP none is defined, and all are accepted (real clients send `notifications/cancelled`).
+    Notification {
+        /// The method.
+        method: Cow<'a, str>,
+        /// The params, if any.
+        params: Option<&'a RawValue>,
+    },
+    /// A response. Clients must not send any: servers ask nothing.
+    Response,
 }
 
-/// Why a request is not admitted.
+/// A request that is yet to be admitted.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) id: ClientId,
+    method: Cow<'a, str>,
+    params: Option<&'a RawValue>,
+}
+
+/// Why a message is not admitted.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    pub(super) status: StatusCode,
     pub(super) id: Option<ClientId>,
     pub(super) error: ErrorObject,
 }
 
 impl Refusal {
-    pub(super) fn new(status: StatusCode, error: ErrorObject) -> Self {
+    pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
         Self {
-            status,
             id: None,
-            error,
+            error: ErrorObject::new(code, message),
         }
     }
 
-    fn bad(code: i64, message: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, ErrorObject::new(code, message))
+    /// The same as the answer to a request.
+    pub(super) fn answering(self, id: ClientId) -> Self {
+        let id = Some(id);
+        Self { id, ..self }
+    }
+
+    /// Counts it and writes it down.
+    pub(super) fn noted(self, metrics: &Metrics) -> Self {
+        metrics.refused.inc();
+        let ErrorObject { code, message, .. } = &self.error;
+        tracing::debug!(code, why = message, "refused");
+        self
     }
 }
 
-/// Runs the checks in the table's order.
-pub(super) fn admit<'a>(headers: &HeaderMap, body: &'a [u8]) -> Result<Admission<'a>, Refusal> {
-    let envelope = RawObject::parse(body).map_err(|why| not_an_object(body, &why))?;
+/// Reads a message for what it is.
+pub(super) fn read(text: &[u8]) -> Result<ClientMessage<'_>, Refusal> {
+    let envelope = RawObject::parse(text).map_err(|why| not_an_object(text, &why))?;
     let id = envelope.member("id").and_then(ClientId::new);
-    let admitted = match Message::of(&envelope) {
-        Ok(Message::Notification { .. }) => return Ok(Admission::Notification),
-        Ok(Message::Request { method, params, .. }) => match id.clone() {
-            Some(id) => request(headers, id, &method, params),
-            None => Err(Refusal::bad(
-                error::INVALID_REQUEST,
-                "`id` is a string or an integer",
-            )),
+    match Message::of(&envelope) {
+        Ok(Message::Notification { method, params }) => {
+            Ok(ClientMessage::Notification { method, params })
+        }
+        Ok(Message::Request { method, params, .. }) => match id {
+            Some(id) => Ok(ClientMessage::Request(Request { id, method, params })),
+            None => {
+                let why = "`id` is not a string or an integer";
+                Err(Refusal::new(error::INVALID_REQUEST, why))
+            }
         },
-        Ok(Message::Result { .. } | Message::Error { .. }) => Err(Refusal::bad(
-            error::INVALID_REQUEST,
-            "clients do not send responses",
-        )),
-        Err(why) => Err(Refusal::bad(error::INVALID_REQUEST, why.to_string())),
-    };
-    match admitted {
-        Ok(admitted) => Ok(Admission::Request(Box::new(admitted))),
-        Err(refusal) => Err(Refusal { id, ..refusal }),
+        Ok(Message::Result { .. } | Message::Error { .. }) => Ok(ClientMessage::Response),
+        Err(why) => {
+            let error = ErrorObject::new(error::INVALID_REQUEST, why.to_string());
+            Err(Refusal { id, error })
+        }
     }
 }
 
-fn not_an_object(body: &[u8], why: &serde_json::Error) -> Refusal {
-    if serde_json::from_slice::<&RawValue>(body).is_err() {
-        return Refusal::bad(error::PARSE_ERROR, format!("the body is not JSON: {why}"));
+impl<'a> Request<'a> {
+    /// Runs the checks in the table's order.
+    pub(super) fn admit(self, headers: ClientHeaders<'_>) -> Result<Admitted<'a>, Refusal> {
+        let id = self.id.clone();
+        admitted(headers, self).map_err(|refusal| refusal.answering(id))
     }
-    let is_batch = body.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+}
+
+fn not_an_object(text: &[u8], why: &serde_json::Error) -> Refusal {
+    if serde_json::from_slice::<&RawValue>(text).is_err() {
+        return Refusal::new(
+            error::PARSE_ERROR,
+            format!("the message is not JSON: {why}"),
+        );
+    }
+    let is_batch = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let why = if is_batch {
         "batches are not part of this revision".to_owned()
     } else {
         why.to_string()
     };
-    Refusal::bad(
+    Refusal::new(
         error::INVALID_REQUEST,
-        format!("the body is not one JSON-RPC object: {why}"),
+        format!("the message is not one JSON-RPC object: {why}"),
     )
 }
 
-fn request<'a>(
-    headers: &HeaderMap,
-    id: ClientId,
-    name: &str,
-    raw_params: Option<&'a RawValue>,
-) -> Result<Admitted<'a>, Refusal> {
+fn admitted<'a>(headers: ClientHeaders<'_>, request: Request<'a>) -> Result<Admitted<'a>, Refusal> {
+    let (id, name, raw_params) = (request.id, request.method, request.params);
     let params = raw_params.map(RawObject::of).transpose();
     let params = params
         .map_err(|_| invalid("`params` is not an object"))?
@@ -104,12 +135,11 @@ fn request<'a>(
     let meta = meta
         .map_err(|_| invalid("`_meta` is not an object"))?
         .unwrap_or_default();
-    let method = Method::named(name);
-    mirrored_headers(headers, name, method, &params, &meta)?;
-    let version = version(&meta)?;
-    if version != modern::PROTOCOL_VERSION {
-        return Err(unsupported(&version));
+    let method = Method::named(&name);
+    if let ClientHeaders::Http(headers) = headers {
+        mirrored_headers(headers, &name, method, &params, &meta)?;
     }
+    version(&name, &params, &meta)?;
     let capabilities = meta
         .member(modern::META_CLIENT_CAPABILITIES)
         .and_then(ClientCapabilities::parse)
@@ -118,11 +148,9 @@ fn request<'a>(
         })?;
     let log_level = log_level(&meta)?;
     let method = method.ok_or_else(|| {
-        let error = ErrorObject::new(
-            error::METHOD_NOT_FOUND,
-            format!("method {name:?} does not exist here"),
-        );
-        Refusal::new(StatusCode::NOT_FOUND, error)
+        let served = modern::PROTOCOL_VERSION;
+        let why = format!("method {name:?} does not exist in protocol version {served}");
+        Refusal::new(error::METHOD_NOT_FOUND, why)
     })?;
     let (responses, state) = round_trip(method, &params)?;
     if let Some(member) = method.named_by()
@@ -160,11 +188,11 @@ fn filter(method: Method, params: &RawObject<'_>) -> Result<Option<Filter>, Refu
 }
 
 fn invalid(why: &str) -> Refusal {
-    Refusal::bad(error::INVALID_PARAMS, why)
+    Refusal::new(error::INVALID_PARAMS, why)
 }
 
 fn mismatch(why: impl Into<String>) -> Refusal {
-    Refusal::bad(error::HEADER_MISMATCH, why)
+    Refusal::new(error::HEADER_MISMATCH, why)
 }
 
 /// The one value of a header; an error when it is missing or given twice with different values.
@@ -218,18 +246,26 @@ fn mirrored_headers(
     }
 }
 
-fn version<'a>(meta: &RawObject<'a>) -> Result<Cow<'a, str>, Refusal> {
-    meta.string(modern::META_PROTOCOL_VERSION)
-        .ok_or_else(|| invalid("`_meta` lacks the string io.modelcontextprotocol/protocolVersion"))
+fn version(name: &str, params: &RawObject<'_>, meta: &RawObject<'_>) -> Result<(), Refusal> {
+    match meta.string(modern::META_PROTOCOL_VERSION) {
+        Some(version) if version == modern::PROTOCOL_VERSION => Ok(()),
+        Some(version) => Err(unsupported(&version)),
+        // A client of the legacy era. It knows no other way on: what it is told here is all that its user may see.
+        None if name == legacy::INITIALIZE => Err(unsupported(
+            &params.string("protocolVersion").unwrap_or_default(),
+        )),
+        None => Err(invalid(
+            "`_meta` lacks the string io.modelcontextprotocol/protocolVersion",
+        )),
+    }
 }
 
 fn unsupported(requested: &str) -> Refusal {
-    let error = ErrorObject::new(
-        error::UNSUPPORTED_PROTOCOL_VERSION,
-        "Unsupported protocol version",
-    )
-    .with_data(&json!({"supported": [modern::PROTOCOL_VERSION], "requested": requested}));
-    Refusal::new(StatusCode::BAD_REQUEST, error)
+    let served = modern::PROTOCOL_VERSION;
+    let why = format!("Unsupported protocol version: {served} is served here");
+    let error = ErrorObject::new(error::UNSUPPORTED_PROTOCOL_VERSION, why)
+        .with_data(&json!({"supported": [served], "requested": requested}));
+    Refusal { id: None, error }
 }
 
 fn log_level(meta: &RawObject<'_>) -> Result<Option<LogLevel>, Refusal> {
@@ -294,9 +330,17 @@ mod tests {
         format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{params}}}"#)
     }
 
-    fn refused(headers: &HeaderMap, body: &str) -> (u16, i64) {
-        let refusal = admit(headers, body.as_bytes()).unwrap_err();
-        (refusal.status.as_u16(), refusal.error.code)
+    fn admit<'a>(headers: &HeaderMap, text: &'a [u8]) -> Result<Option<Admitted<'a>>, Refusal> {
+        match read(text)? {
+            ClientMessage::Request(request) => {
+                request.admit(ClientHeaders::Http(headers)).map(Some)
+            }
+            ClientMessage::Notification { .. } | ClientMessage::Response => Ok(None),
+        }
+    }
+
+    fn refused(headers: &HeaderMap, body: &str) -> i64 {
+        admit(headers, body.as_bytes()).unwrap_err().error.code
     }
 
     #[test]
@@ -304,9 +348,7 @@ mod tests {
         let body = call(&format!(
             r#"{{"name":"t",{META},"inputResponses":{{"a":{{}}}},"requestState":"s"}}"#
         ));
-        let Ok(Admission::Request(admitted)) = admit(&call_headers(), body.as_bytes()) else {
-            panic!("not admitted");
-        };
+        let admitted = admit(&call_headers(), body.as_bytes()).unwrap().unwrap();
         assert_eq!(admitted.method, Method::ToolsCall);
         assert_eq!(admitted.id.as_json(), "1");
         assert_eq!(admitted.state.as_deref(), Some("s"));
@@ -315,10 +357,7 @@ mod tests {
     #[test]
     fn notifications_need_no_headers() {
         let body = br#"{"jsonrpc":"2.0","method":"notifications/cancelled"}"#;
-        assert!(matches!(
-            admit(&HeaderMap::new(), body),
-            Ok(Admission::Notification)
-        ));
+        assert!(matches!(read(body), Ok(ClientMessage::Notification { .. })));
     }
 
     #[test]
@@ -340,41 +379,30 @@ mod tests {
                 r#"{"jsonrpc":"2.0","id":1,"id":2,"method":"tools/list"}"#,
                 -32600,
             ),
-            (r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, -32600),
             (r#"{"id":1,"method":"tools/list"}"#, -32600),
         ] {
-            assert_eq!(refused(&call_headers(), body), (400, code), "{body}");
+            assert_eq!(refused(&call_headers(), body), code, "{body}");
         }
     }
 
     #[test]
     fn params_are_checked_after_the_headers() {
-        for (params, status, code) in [
-            (r#"{"name":"t"}"#.to_owned(), 400, -32602),
-            (format!(r#"{{"name":"u",{META}}}"#), 400, -32020),
-            (format!(r#"{{"name":7,{META}}}"#), 400, -32602),
+        for (params, code) in [
+            (r#"{"name":"t"}"#.to_owned(), -32602),
+            (format!(r#"{{"name":"u",{META}}}"#), -32020),
+            (format!(r#"{{"name":7,{META}}}"#), -32602),
             (
                 format!(r#"{{"name":"t","inputResponses":null,{META}}}"#),
-                400,
                 -32602,
             ),
             (
                 format!(r#"{{"name":"t","inputResponses":{{"a":7}},{META}}}"#),
-                400,
                 -32602,
             ),
-            (
-                format!(r#"{{"name":"t","requestState":7,{META}}}"#),
-                400,
-                -32602,
-            ),
-            ("[]".to_owned(), 400, -32602),
+            (format!(r#"{{"name":"t","requestState":7,{META}}}"#), -32602),
+            ("[]".to_owned(), -32602),
         ] {
-            assert_eq!(
-                refused(&call_headers(), &call(&params)),
-                (status, code),
-                "{params}"
-            );
+            assert_eq!(refused(&call_headers(), &call(&params)), code, "{params}");
         }
     }
 
@@ -385,7 +413,44 @@ mod tests {
             ("mcp-method", "ping"),
         ]);
         let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{{META}}}}}"#);
-        assert_eq!(refused(&headers, &body), (404, -32601));
+        assert_eq!(refused(&headers, &body), -32601);
+    }
+
+    #[test]
+    fn without_a_header_layer_the_message_speaks_for_itself() {
+        let admit = |text: &str| match read(text.as_bytes()) {
+            Ok(ClientMessage::Request(request)) => request.admit(ClientHeaders::NoLayer).map(drop),
+            other => panic!("no request: {other:?}"),
+        };
+        assert!(admit(&call(&format!(r#"{{"name":"t",{META}}}"#))).is_ok());
+        let missing = admit(&call(r#"{"name":"t"}"#)).unwrap_err();
+        assert_eq!(missing.error.code, -32602);
+    }
+
+    #[test]
+    fn a_legacy_client_is_told_which_version_is_served() {
+        let hello = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}"#;
+        let Ok(ClientMessage::Request(request)) = read(hello.as_bytes()) else {
+            panic!("no request");
+        };
+        let refusal = request.admit(ClientHeaders::NoLayer).unwrap_err();
+        let error: serde_json::Value = serde_json::from_str(&refusal.error.to_json()).unwrap();
+        let data = json!({"supported": ["2026-07-28"], "requested": "2025-11-25"});
+        assert_eq!((&error["code"], &error["data"]), (&json!(-32022), &data));
+        assert!(error["message"].as_str().unwrap().contains("2026-07-28"));
+    }
+
+    #[test]
+    fn responses_are_told_apart() {
+        for response in [
+            r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}"#,
+        ] {
+            assert!(matches!(
+                read(response.as_bytes()),
+                Ok(ClientMessage::Response)
+            ));
+        }
     }
 
     proptest! {

@@ -8,14 +8,14 @@ use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tracing::Instrument;
 
-use super::admission::{self, Admission, Refusal};
+use super::admission::{self, ClientMessage, Refusal};
 use super::body::{self, ResponseBody, Unread};
 use super::guard::Guard;
 use super::reply;
 use crate::config::Settings;
 use crate::hold::order::Answer;
-use crate::route::{Gateway, Served};
-use crate::wire::error::{self, ErrorObject};
+use crate::route::{Admitted, ClientHeaders, Gateway, Served};
+use crate::wire::error;
 
 /// The endpoint of a gateway.
 #[derive(Debug)]
@@ -86,22 +86,15 @@ impl Front {
             Ok(body) => body,
             Err(unread) => return self.unread(&unread),
         };
-        let admitted = match admission::admit(&head.headers, &body) {
-            Ok(Admission::Request(admitted)) => admitted,
-            Ok(Admission::Notification) => return reply::accepted(),
-            Err(refusal) => {
-                self.gateway.metrics().refused.inc();
-                tracing::debug!(
-                    code = refusal.error.code,
-                    why = refusal.error.message,
-                    "refused"
-                );
-                return reply::refused(&refusal);
-            }
+        let headers = ClientHeaders::Http(&head.headers);
+        let admitted = match admitted(headers, &body) {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return reply::accepted(),
+            Err(refusal) => return reply::refused(&refusal.noted(self.gateway.metrics())),
         };
         let id = admitted.id.clone();
-        let span = admitted.span(&head.headers);
-        let served = self.gateway.serve(*admitted, &head.headers, &body);
+        let span = admitted.span(headers);
+        let served = self.gateway.serve(admitted, headers, &body);
         let served = served.instrument(span.clone()).await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
         match served {
@@ -144,5 +137,20 @@ impl Front {
 }
 
 fn refused(status: StatusCode, code: i64, why: &str) -> Response<ResponseBody> {
-    reply::refused(&Refusal::new(status, ErrorObject::new(code, why)))
+    reply::refused_with(status, &Refusal::new(code, why))
+}
+
+/// The request in a body; nothing when there is a notification, which needs no answer.
+fn admitted<'a>(
+    headers: ClientHeaders<'_>,
+    body: &'a [u8],
+) -> Result<Option<Admitted<'a>>, Refusal> {
+    match admission::read(body)? {
+        ClientMessage::Request(request) => request.admit(headers).map(Some),
+        ClientMessage::Notification { .. } => Ok(None),
+        ClientMessage::Response => Err(Refusal::new(
+            error::INVALID_REQUEST,
+            "clients do not send responses",
+        )),
+    }
 }

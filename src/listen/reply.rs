@@ -10,10 +10,10 @@ use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::admission::Refusal;
 use super::body::ResponseBody;
+use super::message::{self, Events};
 use crate::call::{AuthChallenge, Reply};
-use crate::hold::{LegEvent, LegStream};
-use crate::subscription::Subscription;
-use crate::wire::error::{self, ErrorObject};
+use crate::hold::LegEvent;
+use crate::wire::error;
 use crate::wire::jsonrpc::ClientId;
 use crate::wire::{header, sse};
 
@@ -24,20 +24,27 @@ pub(super) fn accepted() -> Response<ResponseBody> {
 }
 
 pub(super) fn method_not_allowed() -> Response<ResponseBody> {
-    let refusal = Refusal::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        ErrorObject::new(error::INVALID_REQUEST, "this endpoint takes POST alone"),
-    );
-    let mut response = refused(&refusal);
+    let refusal = Refusal::new(error::INVALID_REQUEST, "this endpoint takes POST alone");
+    let mut response = refused_with(StatusCode::METHOD_NOT_ALLOWED, &refusal);
     response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static("POST"));
     response
 }
 
+/// The response to a message that is not admitted.
 pub(super) fn refused(refusal: &Refusal) -> Response<ResponseBody> {
-    let body = error_body(refusal.id.as_ref(), &refusal.error);
-    json(refusal.status, ResponseBody::whole(body.into()))
+    let status = match refusal.error.code {
+        error::METHOD_NOT_FOUND => StatusCode::NOT_FOUND,
+        _ => StatusCode::BAD_REQUEST,
+    };
+    refused_with(status, refusal)
+}
+
+/// The response to a request that is refused for what HTTP says of it.
+pub(super) fn refused_with(status: StatusCode, refusal: &Refusal) -> Response<ResponseBody> {
+    let body = message::error_response(refusal.id.as_ref(), &refusal.error);
+    json(status, ResponseBody::whole(body.into()))
 }
 
 /// The response of a leg whose reply is the first thing to say.
@@ -45,11 +52,11 @@ pub(super) fn whole(id: &ClientId, reply: Reply) -> Response<ResponseBody> {
     match reply {
         Reply::Result(result) => json(
             StatusCode::OK,
-            ResponseBody::spliced(result_head(id), result, b"}"),
+            ResponseBody::spliced(message::result_head(id), result, message::RESULT_TAIL),
         ),
         Reply::Error(error) => json(
             error_status(error.code),
-            ResponseBody::whole(error_body(Some(id), &error).into()),
+            ResponseBody::whole(message::error_response(Some(id), &error).into()),
         ),
         Reply::Challenge(challenge) => challenged(id, &challenge),
     }
@@ -64,7 +71,8 @@ fn error_status(code: i64) -> StatusCode {
 }
 
 fn challenged(id: &ClientId, challenge: &AuthChallenge) -> Response<ResponseBody> {
-    let body = ResponseBody::whole(error_body(Some(id), &challenge_error(challenge)).into());
+    let body = message::error_response(Some(id), &message::challenge_error(challenge));
+    let body = ResponseBody::whole(body.into());
     let status = if challenge.forbidden {
         StatusCode::FORBIDDEN
     } else {
@@ -77,10 +85,6 @@ fn challenged(id: &ClientId, challenge: &AuthChallenge) -> Response<ResponseBody
         }
     }
     response
-}
-
-fn challenge_error(challenge: &AuthChallenge) -> ErrorObject {
-    ErrorObject::new(error::INTERNAL_ERROR, challenge.why)
 }
 
 /// The response of a leg that hears notifications first: an event stream that ends with the reply.
@@ -111,24 +115,6 @@ pub(super) fn stream(
     response
 }
 
-/// What an event stream tells, one after the other; nothing when it ends without a reply.
-pub(super) trait Events: Send + 'static {
-    /// What comes next. Cancel-safe.
-    fn next(&mut self) -> impl Future<Output = Option<LegEvent>> + Send;
-}
-
-impl Events for LegStream {
-    fn next(&mut self) -> impl Future<Output = Option<LegEvent>> + Send {
-        Self::next(self)
-    }
-}
-
-impl Events for Subscription {
-    async fn next(&mut self) -> Option<LegEvent> {
-        Some(Self::next(self).await)
-    }
-}
-
 struct Streaming<E> {
     id: ClientId,
     first: Option<Bytes>,
@@ -151,21 +137,8 @@ impl<E: Events> Streaming<E> {
         }
         self.rest = None;
         let message = match next {
-            Some(LegEvent::Reply(Reply::Result(result))) => {
-                let mut message = result_head(&self.id);
-                message.extend_from_slice(&result);
-                message.push(b'}');
-                message
-            }
-            Some(LegEvent::Reply(Reply::Error(error))) => error_body(Some(&self.id), &error),
-            Some(LegEvent::Reply(Reply::Challenge(challenge))) => {
-                error_body(Some(&self.id), &challenge_error(&challenge))
-            }
-            Some(LegEvent::Note(_)) | None => {
-                let error =
-                    ErrorObject::new(error::INTERNAL_ERROR, "the call ended without a reply");
-                error_body(Some(&self.id), &error)
-            }
+            Some(LegEvent::Reply(reply)) => message::response(&self.id, &reply),
+            Some(LegEvent::Note(_)) | None => message::lost(&self.id),
         };
         Some(event(&message))
     }
@@ -175,22 +148,6 @@ fn event(message: &[u8]) -> Bytes {
     let mut out = Vec::new();
     sse::push_event(&mut out, message);
     out.into()
-}
-
-fn result_head(id: &ClientId) -> Vec<u8> {
-    let mut head = Vec::with_capacity(48 + id.as_json().len());
-    head.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
-    head.extend_from_slice(id.as_json().as_bytes());
-    head.extend_from_slice(br#","result":"#);
-    head
-}
-
-/// An error response; without an `id` where it could not be read (the spec's errors then have none).
-fn error_body(id: Option<&ClientId>, error: &ErrorObject) -> Vec<u8> {
-    let id = id
-        .map(|id| format!(r#""id":{},"#, id.as_json()))
-        .unwrap_or_default();
-    format!(r#"{{"jsonrpc":"2.0",{id}"error":{}}}"#, error.to_json()).into_bytes()
 }
 
 fn json(status: StatusCode, body: ResponseBody) -> Response<ResponseBody> {

@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use http::HeaderMap;
 use serde_json::value::RawValue;
 use tracing::Span;
 
+use super::ClientHeaders;
 use crate::observe;
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::subscription::Filter;
@@ -43,11 +43,12 @@ pub struct Admitted<'a> {
 impl Admitted<'_> {
     /// The span of the request, within the trace that its `_meta` names, or else its headers.
     #[must_use]
-    pub fn span(&self, headers: &HeaderMap) -> Span {
+    pub fn span(&self, headers: ClientHeaders<'_>) -> Span {
         let [traceparent, ..] = header::TRACE_CONTEXT;
         let in_meta = self.meta.string(traceparent);
         let in_headers = headers
-            .get(traceparent)
+            .values(traceparent)
+            .next()
             .and_then(|value| value.to_str().ok());
         let text = in_meta.as_deref().or(in_headers);
         observe::request_span(self.method.as_str(), text.and_then(TraceParent::parse))
