@@ -91,6 +91,10 @@ async fn wrong_use_exits_with_2() {
         &["serve", "--upstream", "http://x/", "--config", "y"],
         &["serve", "--upstream", "http://x/", "--listen", "nowhere"],
         &["serve", "--config", "/nonexistent.toml"],
+        &["stdio"],
+        &["stdio", "--upstream", "ftp://x/"],
+        &["stdio", "--upstream", "http://x/", "--config", "y"],
+        &["stdio", "--config", "/nonexistent.toml"],
         &["check-config", "/nonexistent.toml"],
         &["call", "not a url", "t"],
         &[

@@ -32,6 +32,7 @@ mod replay;
 mod sessions;
 mod shutdown;
 mod state;
+mod stdio_front;
 mod stretch;
 mod subscription_losses;
 mod subscriptions;

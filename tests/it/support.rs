@@ -9,6 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http1;
+pub(crate) mod piped;
 pub(crate) mod puppet;
 pub(crate) mod stage;
 

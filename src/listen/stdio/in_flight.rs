@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
@@ -19,7 +20,14 @@ const REQUESTS_MAX: usize = 256;
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(super) struct InFlight(Mutex<HashMap<Key, CancellationToken>>);
+pub(super) struct InFlight {
+    requests: Mutex<HashMap<Key, Running>>,
+    next: AtomicU64,
+}
+
+/// Which of several requests of one id it is, one after the other, and what cancels it.
+#[derive(Clone, Debug)]
+struct Running(u64, CancellationToken);
 
 /// An id by what it says: a client may write the same text with other escapes when it cancels.
 type Key = (Kind, Box<str>);
@@ -38,11 +46,11 @@ fn key(raw: &str) -> Key {
     }
 }
 
-/// One of them, until it is dropped: then its id is free again.
+/// One of them, until it is dropped or cancelled: then its id is free again.
 #[derive(Debug)]
 pub(super) struct Entry {
     key: Key,
-    cancelled: CancellationToken,
+    running: Running,
     in_flight: Arc<InFlight>,
 }
 
@@ -61,41 +69,50 @@ impl InFlight {
                 Err(Refusal::new(error::INTERNAL_ERROR, why).answering(id.clone()))
             }
             hash_map::Entry::Vacant(vacant) => {
-                let entry = Entry {
-                    key: vacant.key().clone(),
-                    cancelled: CancellationToken::new(),
-                    in_flight: Arc::clone(self),
-                };
-                vacant.insert(entry.cancelled.clone());
-                Ok(entry)
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                let running = Running(number, CancellationToken::new());
+                let key = vacant.key().clone();
+                vacant.insert(running.clone());
+                let in_flight = Arc::clone(self);
+                Ok(Entry {
+                    key,
+                    running,
+                    in_flight,
+                })
             }
         }
     }
 
     /// Cancels the request of this id, if there is one.
     pub(super) fn cancel(&self, id: &RawValue) -> bool {
-        let cancelled = self.requests().get(&key(id.get())).cloned();
-        if let Some(cancelled) = &cancelled {
+        let running = self.requests().remove(&key(id.get()));
+        if let Some(Running(_, cancelled)) = &running {
             cancelled.cancel();
         }
-        cancelled.is_some()
+        running.is_some()
     }
 
-    fn requests(&self) -> MutexGuard<'_, HashMap<Key, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, HashMap<Key, Running>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
     /// Says when the request is cancelled.
     pub(super) fn cancelled(&self) -> CancellationToken {
-        self.cancelled.clone()
+        self.running.1.clone()
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.in_flight.requests().remove(&self.key);
+        let mut requests = self.in_flight.requests();
+        // After a cancellation its id may belong to another already.
+        if let hash_map::Entry::Occupied(known) = requests.entry(self.key.clone())
+            && known.get().0 == self.running.0
+        {
+            known.remove();
+        }
     }
 }
 
@@ -132,8 +149,11 @@ mod tests {
             assert_eq!(cancel(&in_flight, raw), is_known, "{raw}");
         }
         assert!(entry.cancelled().is_cancelled());
-        drop(entry);
         assert!(!cancel(&in_flight, r#""a/b""#));
+        let next = in_flight.enter(&id(r#""a/b""#)).unwrap();
+        drop(entry);
+        assert!(in_flight.enter(&id(r#""a/b""#)).is_err(), "it is another's");
+        assert!(!next.cancelled().is_cancelled());
     }
 
     #[test]

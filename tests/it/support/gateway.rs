@@ -92,13 +92,19 @@ impl Config {
         )
     }
 
-    /// Writes the file and starts the gateway with it.
-    pub(crate) async fn start(&self) -> Gateway {
+    /// Writes the file.
+    pub(super) fn write(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("holdfast-{}-{number}.toml", std::process::id());
         let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
         std::fs::write(&path, self.text()).unwrap();
+        path
+    }
+
+    /// Writes the file and starts the gateway with it.
+    pub(crate) async fn start(&self) -> Gateway {
+        let path = self.write();
         let arguments = ["--config".to_owned(), path.display().to_string()];
         let gateway = Gateway::start(&arguments).await;
         // It was read when the gateway was ready, and is never read again.
@@ -253,7 +259,11 @@ async fn ready(
     }
 }
 
-async fn line(lines: &mut BufReader<ChildStderr>, log: &Mutex<String>) -> Option<String> {
+/// The next line, which goes into the log.
+pub(super) async fn line(
+    lines: &mut BufReader<ChildStderr>,
+    log: &Mutex<String>,
+) -> Option<String> {
     let mut line = String::new();
     match lines.read_line(&mut line).await {
         Ok(0) | Err(_) => None,

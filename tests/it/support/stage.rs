@@ -89,7 +89,7 @@ impl Stage {
 }
 
 /// The tools that most tests need, on `puppet`.
-fn usual(puppet: &Puppet) {
+pub(crate) fn usual(puppet: &Puppet) {
     puppet.tool("echo", |call| async move {
         Ending::Result(text(call.arguments().to_string()))
     });
