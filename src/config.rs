@@ -4,6 +4,7 @@
 //! again later as raw text, nothing in [`Settings`] is optional that is not truly optional, and secrets are
 //! masked when printed.
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,14 @@ use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
 use crate::hold::seal::SealingKeys;
 use crate::translate::result::CacheHints;
+use crate::upstream::Program;
 
+mod backend;
 mod file;
 #[cfg(test)]
 mod tests;
+
+use backend::Backend;
 
 pub use file::{ConfigError, load, parse};
 
@@ -56,13 +61,32 @@ pub struct BackendSettings {
     /// Its name in paths, logs and sealed states.
     pub name: String,
     /// Its legacy target.
-    pub legacy: Uri,
+    pub legacy: Legacy,
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// Whether lists are answered from memory within their time to live.
     pub lists: ListCaching,
     /// What becomes of a question that its client cannot be asked.
     pub missing_capability: MissingCapability,
+}
+
+/// A legacy server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Legacy {
+    /// At a URL, over HTTP.
+    Http(Uri),
+    /// A program that speaks stdio.
+    Program(Program),
+}
+
+/// As it may be shown: without arguments and environment, which may be secrets.
+impl fmt::Display for Legacy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(uri) => uri.fmt(formatter),
+            Self::Program(program) => program.fmt(formatter),
+        }
+    }
 }
 
 /// What tells one caller from another.
@@ -108,6 +132,8 @@ pub struct Timers {
     pub connect_timeout: Duration,
     /// How long a one-way message to a server may take to be accepted.
     pub send_timeout: Duration,
+    /// How long a server's process may take to end, first by itself and then when it was asked to.
+    pub stop_grace: Duration,
     /// How long an idle connection to a server is kept for reuse.
     pub upstream_idle: Duration,
     /// How long a client may take to send its request head, and its body.
@@ -163,6 +189,8 @@ impl Default for Timers {
             connect_timeout: Duration::from_secs(10),
             // Servers accept before they act; arbitrary beyond that.
             send_timeout: Duration::from_secs(30),
+            // Twice this fits into what is left for farewells at the end.
+            stop_grace: Duration::from_secs(1),
             // Node closes idle connections after 5 s: stay below, or a request meets the closing.
             upstream_idle: Duration::from_secs(4),
             // As nginx does (client_header_timeout, client_body_timeout).
@@ -210,6 +238,8 @@ pub struct Limits {
     pub message_bytes_max: usize,
     /// Calls that wait for a re-issue at once.
     pub holds_max: usize,
+    /// Processes of a server that run at once: its sessions, if it is a program.
+    pub processes_max: usize,
     /// Sessions with a server that are open at once.
     pub sessions_max: usize,
     /// Connections of clients at once.
@@ -239,6 +269,8 @@ impl Default for Limits {
             message_bytes_max: 16 << 20,
             // What one process is built for.
             holds_max: 50_000,
+            // Real servers take 30 to 100 MB each.
+            processes_max: 32,
             // As many as the usual limit of open files allows.
             sessions_max: 20_000,
             connections_max: 20_000,
@@ -270,7 +302,31 @@ impl Settings {
         listen: Option<SocketAddr>,
         admin: Option<SocketAddr>,
     ) -> Result<Self, ConfigError> {
-        file::for_upstream(upstream, listen, admin)
+        let settings = file::for_backend(Backend::at(upstream), listen, admin);
+        settings.map_err(|error| error.of_option("--upstream"))
+    }
+
+    /// The same for a program that speaks stdio.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness for a key, or the command cannot be one.
+    pub fn for_command(
+        command: Vec<String>,
+        listen: Option<SocketAddr>,
+        admin: Option<SocketAddr>,
+    ) -> Result<Self, ConfigError> {
+        let settings = file::for_backend(Backend::of(command), listen, admin);
+        settings.map_err(|error| error.of_option("COMMAND"))
+    }
+
+    /// How many sessions with the server may be open at once.
+    #[must_use]
+    pub fn sessions_max(&self) -> usize {
+        let limits = &self.limits;
+        match self.backend.legacy {
+            Legacy::Http(_) => limits.sessions_max,
+            Legacy::Program(_) => limits.processes_max.min(limits.sessions_max),
+        }
     }
 
     /// The bounds of one call.

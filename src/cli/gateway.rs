@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use holdfast::cache::results::Memory;
 use holdfast::cache::tools::Tools;
-use holdfast::config::{self, Settings};
+use holdfast::config::{self, Legacy, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
 use holdfast::hold::registry::Registry;
@@ -21,7 +21,7 @@ use holdfast::observe::Metrics;
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
 use holdfast::subscription::{SubscriptionLimits, Subscriptions};
-use holdfast::upstream::streamable_http::TransportLimits;
+use holdfast::upstream::{ProcessLimits, Stdio, StreamableHttp, Target, TransportLimits};
 
 /// How often idle sessions and old outcomes are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
@@ -39,13 +39,16 @@ pub(crate) struct BackendArgs {
     #[arg(
         long,
         value_name = "URL",
-        required_unless_present = "config",
-        conflicts_with = "config"
+        required_unless_present_any = ["config", "command"],
+        conflicts_with_all = ["config", "command"]
     )]
     upstream: Option<String>,
     /// Serve what this file configures
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     config: Option<PathBuf>,
+    /// The server behind, a program that speaks stdio, with its arguments
+    #[arg(last = true, value_names = ["COMMAND", "ARGS"])]
+    command: Vec<String>,
 }
 
 impl BackendArgs {
@@ -57,9 +60,8 @@ impl BackendArgs {
     ) -> Result<Settings, config::ConfigError> {
         match (&self.config, &self.upstream) {
             (Some(file), _) => config::load(file, listen, admin),
-            (None, upstream) => {
-                Settings::for_upstream(upstream.as_deref().unwrap_or_default(), listen, admin)
-            }
+            (None, Some(upstream)) => Settings::for_upstream(upstream, listen, admin),
+            (None, None) => Settings::for_command(self.command.clone(), listen, admin),
         }
     }
 }
@@ -118,7 +120,7 @@ impl Core {
         let limits = SubscriptionLimits {
             subscriptions_max: settings.limits.subscriptions_max,
             // One half at most: calls need some too.
-            sessions_max: (settings.limits.sessions_max / 2).max(1),
+            sessions_max: (settings.sessions_max() / 2).max(1),
             uris_max: settings.limits.subscription_uris_max,
             subscribe_timeout: settings.timers.subscribe_timeout,
         };
@@ -202,6 +204,32 @@ impl Core {
     }
 }
 
+/// The server behind.
+fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
+    let (timers, limits) = (&settings.timers, &settings.limits);
+    match settings.backend.legacy.clone() {
+        Legacy::Http(uri) => {
+            let transport = TransportLimits {
+                connect_timeout: timers.connect_timeout,
+                send_timeout: timers.send_timeout,
+                upstream_idle: timers.upstream_idle,
+                message_bytes_max: limits.message_bytes_max,
+            };
+            let server = StreamableHttp::new(uri, transport);
+            Target::StreamableHttp(Arc::new(server))
+        }
+        Legacy::Program(program) => {
+            let process = ProcessLimits {
+                message_bytes_max: limits.message_bytes_max,
+                send_timeout: timers.send_timeout,
+                stop_grace: timers.stop_grace,
+            };
+            let server = Stdio::new(&settings.backend.name, program, process, tasks.clone());
+            Target::Stdio(Arc::new(server))
+        }
+    }
+}
+
 fn backend(
     settings: Settings,
     metrics: Arc<Metrics>,
@@ -211,13 +239,7 @@ fn backend(
     let limits = settings.call_limits();
     let timers = &settings.timers;
     let pool_settings = PoolSettings {
-        transport: TransportLimits {
-            connect_timeout: timers.connect_timeout,
-            send_timeout: timers.send_timeout,
-            upstream_idle: timers.upstream_idle,
-            message_bytes_max: settings.limits.message_bytes_max,
-        },
-        sessions_max: settings.limits.sessions_max,
+        sessions_max: settings.sessions_max(),
         session_idle: timers.session_idle,
         initialize_timeout: timers.initialize_timeout,
         get_stream_wait: timers.get_stream_wait,
@@ -225,7 +247,7 @@ fn backend(
         stray_question_max: timers.stray_question_max,
     };
     let pool = Pool::new(
-        settings.backend.legacy,
+        target(&settings, tasks),
         pool_settings,
         tasks.clone(),
         Arc::clone(&metrics),

@@ -5,16 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use http::{HeaderName, HeaderValue, Uri};
+use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 
-use super::{
-    Anonymous, BackendSettings, Limits, PrincipalSource, Settings, Timers, default_listen,
-};
-use crate::cache::results::ListCaching;
-use crate::call::MissingCapability;
+use super::backend::Backend;
+use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
 use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
-use crate::translate::result::{CacheHints, CacheScope};
 
 /// Why a configuration is refused. It is refused whole.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +68,7 @@ impl ConfigError {
     }
 
     /// The same for whoever gave the value as this option of the command line.
-    fn of_option(self, option: &'static str) -> Self {
+    pub(super) fn of_option(self, option: &'static str) -> Self {
         match self {
             Self::Value { why, .. } => Self::Value { field: option, why },
             other => other,
@@ -80,7 +76,7 @@ impl ConfigError {
     }
 }
 
-fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
+pub(super) fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
     ConfigError::Value {
         field,
         why: why.into(),
@@ -124,20 +120,15 @@ fn form(text: &str) -> Result<File, ConfigError> {
     })
 }
 
-pub(super) fn for_upstream(
-    upstream: &str,
+/// Settings for one backend with everything else at its default.
+///
+/// # Errors
+/// As [`Settings::for_upstream`].
+pub(super) fn for_backend(
+    backend: Backend,
     listen: Option<SocketAddr>,
     admin: Option<SocketAddr>,
 ) -> Result<Settings, ConfigError> {
-    self::upstream(upstream).map_err(|error| error.of_option("--upstream"))?;
-    let backend = Backend {
-        name: None,
-        legacy: upstream.to_owned(),
-        ttl: None,
-        cache_scope: None,
-        cache_lists: None,
-        missing_capability: None,
-    };
     File {
         backend: vec![backend],
         ..File::default()
@@ -167,24 +158,6 @@ struct File {
     limits: LimitsTable,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Backend {
-    name: Option<String>,
-    legacy: String,
-    ttl: Option<Span>,
-    cache_scope: Option<ScopeName>,
-    cache_lists: Option<bool>,
-    missing_capability: Option<MissingName>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum MissingName {
-    Error,
-    Decline,
-}
-
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum AnonymousName {
@@ -193,15 +166,8 @@ enum AnonymousName {
     Refuse,
 }
 
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ScopeName {
-    Private,
-    Public,
-}
-
 /// A duration as people write it: `45s`, `10m`, `250ms`.
-struct Span(Duration);
+pub(super) struct Span(pub(super) Duration);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -267,6 +233,7 @@ overrides!(TimersTable over Timers {
     subscribe_timeout: Span => subscribe_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     connect_timeout: Span => connect_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     send_timeout: Span => send_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    stop_grace: Span => stop_grace = |span: Span| Ok::<_, ConfigError>(span.0),
     upstream_idle: Span => upstream_idle = |span: Span| Ok::<_, ConfigError>(span.0),
     client_read_timeout: Span => client_read_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     client_idle: Span => client_idle = |span: Span| Ok::<_, ConfigError>(span.0),
@@ -279,6 +246,7 @@ overrides!(LimitsTable over Limits {
     body_bytes_max: usize => body_bytes_max = Ok::<_, ConfigError>,
     message_bytes_max: usize => message_bytes_max = Ok::<_, ConfigError>,
     holds_max: usize => holds_max = |count| counted("holds_max", count),
+    processes_max: usize => processes_max = |count| counted("processes_max", count),
     sessions_max: usize => sessions_max = |count| counted("sessions_max", count),
     connections_max: usize => connections_max = |count| counted("connections_max", count),
     subscriptions_max: usize => subscriptions_max = |count| counted("subscriptions_max", count),
@@ -416,66 +384,4 @@ fn anonymous(name: Option<AnonymousName>, listen: SocketAddr) -> Anonymous {
         None if listen.ip().is_loopback() => Anonymous::Shared,
         None => Anonymous::Isolated,
     }
-}
-
-impl Backend {
-    fn into_settings(self) -> Result<BackendSettings, ConfigError> {
-        let name = self.name.unwrap_or_else(|| "default".to_owned());
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        if name.is_empty() || name == "mcp" || !name.bytes().all(fits) {
-            return Err(wrong(
-                "backend.name",
-                "wants letters, digits, `-`, `_`, `.`, and not \"mcp\"",
-            ));
-        }
-        let ttl_ms = self.ttl.map_or(Duration::ZERO, |span| span.0).as_millis();
-        Ok(BackendSettings {
-            name,
-            legacy: upstream(&self.legacy)?,
-            lists: match self.cache_lists {
-                Some(true) if ttl_ms == 0 => {
-                    return Err(wrong(
-                        "backend.cache_lists",
-                        "wants a `ttl` of more than zero",
-                    ));
-                }
-                Some(true) => ListCaching::On,
-                Some(false) | None => ListCaching::Off,
-            },
-            missing_capability: match self.missing_capability {
-                None | Some(MissingName::Error) => MissingCapability::Error,
-                Some(MissingName::Decline) => MissingCapability::Decline,
-            },
-            hints: CacheHints {
-                ttl_ms: u64::try_from(ttl_ms).map_err(|_| wrong("backend.ttl", "is too long"))?,
-                scope: match self.cache_scope {
-                    None | Some(ScopeName::Private) => CacheScope::Private,
-                    Some(ScopeName::Public) => CacheScope::Public,
-                },
-            },
-        })
-    }
-}
-
-fn upstream(text: &str) -> Result<Uri, ConfigError> {
-    let url =
-        url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
-    match url.scheme() {
-        "http" => {}
-        scheme => {
-            return Err(wrong(
-                "legacy",
-                format!("this version speaks http:// to servers, not {scheme}://"),
-            ));
-        }
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(wrong(
-            "legacy",
-            "must not carry credentials; clients' own go through",
-        ));
-    }
-    url.as_str()
-        .parse()
-        .map_err(|error| wrong("legacy", format!("is no URL: {error}")))
 }

@@ -21,8 +21,7 @@ use super::live::{Session, StreamState};
 use crate::observe::chain;
 use crate::translate::input_request::{InputRequest, NotAsked};
 use crate::translate::subscription::Change;
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::EventStream;
+use crate::upstream::{Backoff, GeneralStream, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId};
 use crate::wire::legacy;
@@ -30,12 +29,6 @@ use crate::wire::legacy;
 /// The first pause before a broken stream is opened again, doubled up to the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// A stream that was open for so long was no failure: the pauses begin anew.
-const STEADY: Duration = Duration::from_secs(1);
-
-/// The longest pause that a server's `retry:` is believed.
-const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// Answers to the server that may be on their way at once. To a server that asks faster nothing is said.
 const ANSWERS_MAX: usize = 8;
@@ -51,37 +44,6 @@ pub(super) struct Listener {
     has_complained: bool,
 }
 
-/// When a stream that ended is opened again.
-#[derive(Debug)]
-struct Backoff {
-    pause: Duration,
-    /// What the server asked for.
-    retry: Duration,
-}
-
-impl Backoff {
-    const fn new() -> Self {
-        Self {
-            pause: PAUSE_FIRST,
-            retry: Duration::ZERO,
-        }
-    }
-
-    fn server_wants(&mut self, retry_ms: u64) {
-        self.retry = Duration::from_millis(retry_ms).min(RETRY_MAX);
-    }
-
-    /// The pause after a stream that was open for `lasted`.
-    fn after(&mut self, lasted: Duration) -> Duration {
-        if lasted >= STEADY {
-            self.pause = PAUSE_FIRST;
-        }
-        let pause = self.pause.max(self.retry);
-        self.pause = (self.pause * 2).min(PAUSE_MAX);
-        pause
-    }
-}
-
 impl Listener {
     pub(super) fn new(session: &Arc<Session>, inbox: Slot, tasks: TaskTracker) -> Self {
         Self {
@@ -89,21 +51,21 @@ impl Listener {
             inbox,
             tasks,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
-            backoff: Backoff::new(),
+            backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX),
             last_event_id: None,
             has_complained: false,
         }
     }
 
     /// Reads the stream until the session ends or the server offers no stream any more.
-    pub(super) async fn listen(mut self, opened: Option<EventStream>, end: CancellationToken) {
+    pub(super) async fn listen(mut self, opened: Option<GeneralStream>, end: CancellationToken) {
         tokio::select! {
             () = end.cancelled() => {}
             () = self.read_again_and_again(opened) => {}
         }
     }
 
-    async fn read_again_and_again(&mut self, mut opened: Option<EventStream>) {
+    async fn read_again_and_again(&mut self, mut opened: Option<GeneralStream>) {
         // One that was not open from the beginning may have missed something before it is.
         let mut was_open = opened.is_none();
         loop {
@@ -156,18 +118,15 @@ impl Listener {
         }
     }
 
-    async fn open(&self) -> Result<Option<EventStream>, UpstreamError> {
+    async fn open(&self) -> Result<Option<GeneralStream>, UpstreamError> {
         let Some(session) = self.session.upgrade() else {
             return Ok(None);
         };
-        let (upstream, attribution) = (Arc::clone(&session.upstream), session.attribution());
-        drop(session);
-        upstream
-            .open_stream(&attribution, self.last_event_id.as_deref())
-            .await
+        let last_event_id = self.last_event_id.as_deref();
+        session.connection.general_stream(last_event_id).await
     }
 
-    async fn read(&mut self, mut stream: EventStream) {
+    async fn read(&mut self, mut stream: GeneralStream) {
         loop {
             let event = match stream.next_event().await {
                 Ok(Some(event)) => event,
@@ -175,7 +134,7 @@ impl Listener {
                 Err(error) => return self.say(&error, "the general stream broke"),
             };
             if let Some(retry_ms) = event.retry_ms {
-                self.backoff.server_wants(retry_ms);
+                self.backoff.peer_wants(Duration::from_millis(retry_ms));
             }
             if event.id.is_some() {
                 self.last_event_id = event.id;
@@ -277,29 +236,5 @@ impl Listener {
     fn say(&self, error: &UpstreamError, what: &str) {
         let session = self.session.upgrade().map(|session| session.number);
         tracing::debug!(session, error = chain(error), "{what}");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_grow_begin_anew_and_are_never_shorter_than_the_server_wants() {
-        let mut backoff = Backoff::new();
-        let (short, long) = (Duration::ZERO, STEADY);
-        let ms = Duration::from_millis;
-        assert_eq!(
-            [0; 3].map(|_| backoff.after(short)),
-            [ms(100), ms(200), ms(400)]
-        );
-        assert_eq!(backoff.after(long), ms(100));
-        backoff.server_wants(0);
-        let pauses: Vec<_> = (0..10).map(|_| backoff.after(short)).collect();
-        assert_eq!((pauses[0], pauses[9]), (ms(200), PAUSE_MAX));
-        backoff.server_wants(30_000);
-        assert_eq!(backoff.after(long), ms(30_000));
-        backoff.server_wants(u64::MAX);
-        assert_eq!(backoff.after(short), RETRY_MAX);
     }
 }

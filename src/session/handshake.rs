@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use super::Number;
 use super::SessionKey;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::{Attribution, StreamableHttp};
+use crate::upstream::{Claim, Connection, Target, UpstreamError};
 use crate::wire::error::ErrorObject;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::legacy;
@@ -38,23 +37,21 @@ pub enum HandshakeError {
 /// Runs the handshake; on success the server counts the session as open. A session that it opened in a handshake
 /// that then failed is ended: nobody would ever use it.
 pub(super) async fn open(
-    upstream: &StreamableHttp,
+    target: &Target,
     key: &SessionKey,
     credentials: Option<HeaderValue>,
     (session, id): (Number, UpstreamId),
     within: Duration,
-) -> Result<(Attribution, ServerIdentity), HandshakeError> {
-    let mut attribution = Attribution {
-        credentials,
-        ..Attribution::default()
-    };
-    let shaken = timeout(within, shake_hands(upstream, key, id, &mut attribution)).await;
-    match shaken.unwrap_or_else(|_| Err(UpstreamError::Timeout.into())) {
-        Ok(identity) => Ok((attribution, identity)),
+) -> Result<(Connection, ServerIdentity), HandshakeError> {
+    let deadline = Instant::now() + within;
+    let late = |_| HandshakeError::from(UpstreamError::Timeout);
+    let connected = timeout_at(deadline, target.connect(credentials)).await;
+    let connection = connected.map_err(late)??;
+    let shaken = timeout_at(deadline, shake_hands(&connection, key, id)).await;
+    match shaken.unwrap_or_else(|elapsed| Err(late(elapsed))) {
+        Ok(identity) => Ok((connection, identity)),
         Err(error) => {
-            if attribution.session_id.is_some()
-                && let Err(error) = upstream.delete(&attribution).await
-            {
+            if let Err(error) = connection.close().await {
                 let error = chain(&error);
                 tracing::debug!(
                     session,
@@ -67,16 +64,16 @@ pub(super) async fn open(
     }
 }
 
-/// Both messages of the handshake; what is known of the session so far stands in `attribution`.
+/// Both messages of the handshake.
 async fn shake_hands(
-    upstream: &StreamableHttp,
+    connection: &Connection,
     key: &SessionKey,
     id: UpstreamId,
-    attribution: &mut Attribution,
 ) -> Result<ServerIdentity, HandshakeError> {
-    let mut exchange = upstream.request(attribution, initialize(key, id).into(), HeaderMap::new());
+    let initialize = initialize(key, id).into();
+    let mut exchange = connection.request(id, initialize, HeaderMap::new(), Claim::Own);
     let answered = exchange.answered().await;
-    attribution.session_id = exchange.session_id().cloned();
+    connection.opened_by(&exchange);
     answered?;
     let identity = loop {
         let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
@@ -84,11 +81,9 @@ async fn shake_hands(
             break identity;
         }
     };
-    if &*identity.protocol_version >= legacy::FIRST_WITH_VERSION_HEADER {
-        attribution.protocol_version = HeaderValue::from_str(&identity.protocol_version).ok();
-    }
+    connection.speaks(&identity.protocol_version);
     let notification = jsonrpc::notification(legacy::INITIALIZED, None);
-    upstream.send(attribution, notification.into()).await?;
+    connection.send(notification.into()).await?;
     Ok(identity)
 }
 

@@ -10,8 +10,7 @@ use super::inbox::Inbox;
 use super::live::Session;
 use crate::call::SessionFate;
 use crate::translate::subscription::Change;
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::Exchange;
+use crate::upstream::{Claim, Exchange, UpstreamError};
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 
 /// Where a session goes when its call lets it go.
@@ -49,10 +48,8 @@ pub(super) fn ask(
 ) -> impl Future<Output = Result<Bytes, AskError>> + Send + use<> {
     let id = home.next_id();
     let request = jsonrpc::request(id, method, params).into();
-    let attribution = session.attribution();
-    let exchange = session
-        .upstream
-        .request(&attribution, request, HeaderMap::new());
+    let connection = &session.connection;
+    let exchange = connection.request(id, request, HeaderMap::new(), Claim::Own);
     answered(Arc::clone(home), Arc::clone(session), exchange, id)
 }
 

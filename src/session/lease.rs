@@ -15,8 +15,8 @@ use super::logs::Wish;
 use crate::call::{AuthChallenge, SessionFate};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::Exchange;
+use crate::upstream::{Claim, Exchange, UpstreamError};
+use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::LogLevel;
 
 /// A session in use. Dropped, it goes back to its pool or is closed.
@@ -67,10 +67,12 @@ impl Lease {
 
     /// Sends a request of a call with the trace context of its client.
     #[must_use]
-    pub fn request(&self, body: Bytes, trace: HeaderMap) -> Exchange {
-        self.session
-            .upstream
-            .request(&self.session.attribution(), body, trace)
+    pub fn request(&self, id: UpstreamId, body: Bytes, trace: HeaderMap) -> Exchange {
+        let claim = match self.inbox {
+            Some(_) => Claim::All,
+            None => Claim::Own,
+        };
+        self.session.connection.request(id, body, trace, claim)
     }
 
     /// A sender of one-way messages that lives independently of the lease.
@@ -179,7 +181,7 @@ impl Lease {
 
     /// From now on the session speaks with the credentials of this leg's caller.
     pub fn renew(&self, caller: &Caller) {
-        self.session.renew(caller.credentials.as_ref());
+        self.session.connection.renew(caller.credentials.as_ref());
     }
 
     /// The server has forgotten the session: nobody else gets it.
@@ -218,11 +220,7 @@ impl Sender {
     /// # Errors
     /// When it was not accepted.
     pub async fn send(&self, message: Bytes) -> Result<(), UpstreamError> {
-        let sent = self
-            .session
-            .upstream
-            .send(&self.session.attribution(), message)
-            .await;
+        let sent = self.session.connection.send(message).await;
         if matches!(sent, Err(UpstreamError::SessionGone)) {
             self.session.mark_gone();
         }

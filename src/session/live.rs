@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::HeaderValue;
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -18,8 +17,7 @@ use crate::call::AuthChallenge;
 use crate::observe::{GaugeGuard, chain};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::{Attribution, StreamableHttp};
+use crate::upstream::Connection;
 use crate::wire::modern::LogLevel;
 
 /// How long a server may take to end a session: its place is wanted by others.
@@ -40,14 +38,13 @@ pub(super) enum StreamState {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) number: Number,
-    pub(super) upstream: Arc<StreamableHttp>,
+    pub(super) connection: Connection,
     pub(super) key: SessionKey,
     pub(super) identity: Arc<ServerIdentity>,
     /// The server sends things that belong to no request: questions may come there.
     pub(super) has_general_stream: bool,
     /// A call has it for itself: notifications on the general stream are its own.
     pub(super) is_exclusive: AtomicBool,
-    attribution: Mutex<Attribution>,
     /// The server does not know it any more.
     is_gone: AtomicBool,
     gone: CancellationToken,
@@ -76,9 +73,8 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(
         number: Number,
-        upstream: Arc<StreamableHttp>,
         key: SessionKey,
-        (attribution, identity): (Attribution, ServerIdentity),
+        (connection, identity): (Connection, ServerIdentity),
         has_general_stream: bool,
         (audience, changes): (Audience, Arc<Changes>),
         (permit, counted): (OwnedSemaphorePermit, GaugeGuard),
@@ -86,12 +82,11 @@ impl Session {
         let general_stream_end = CancellationToken::new();
         Self {
             number,
-            upstream,
+            connection,
             key,
             identity: Arc::new(identity),
             has_general_stream,
             is_exclusive: AtomicBool::new(false),
-            attribution: Mutex::new(attribution),
             is_gone: AtomicBool::new(false),
             gone: CancellationToken::new(),
             missed: Notify::new(),
@@ -117,18 +112,6 @@ impl Session {
         self.general_stream_end.clone()
     }
 
-    pub(super) fn attribution(&self) -> Attribution {
-        lock(&self.attribution).clone()
-    }
-
-    /// From now on the session speaks with these credentials: a refreshed token reaches the server.
-    pub(super) fn renew(&self, credentials: Option<&HeaderValue>) {
-        let mut attribution = lock(&self.attribution);
-        if attribution.credentials.as_ref() != credentials {
-            attribution.credentials = credentials.cloned();
-        }
-    }
-
     /// The level that the server was asked for; whoever changes it holds the lock meanwhile.
     pub(super) fn log_level(&self) -> &AsyncMutex<Option<LogLevel>> {
         &self.log_level
@@ -140,7 +123,7 @@ impl Session {
     }
 
     pub(super) fn is_gone(&self) -> bool {
-        self.is_gone.load(Ordering::Acquire)
+        self.is_gone.load(Ordering::Acquire) || self.connection.is_over()
     }
 
     pub(super) fn mark_gone(&self) {
@@ -198,7 +181,7 @@ impl Session {
 
     /// Sends a one-way message that the session can do without.
     pub(super) async fn tell(&self, message: Bytes) {
-        if let Err(error) = self.upstream.send(&self.attribution(), message).await {
+        if let Err(error) = self.connection.send(message).await {
             let (session, error) = (self.number, chain(&error));
             tracing::debug!(session, error, "a message was not taken by the server");
         }
@@ -207,27 +190,17 @@ impl Session {
     /// Tells the server that the session is over, unless it has forgotten it anyway.
     pub(super) async fn close(&self) {
         self.general_stream_end.cancel();
-        let attribution = self.attribution();
-        if self.is_gone() || attribution.session_id.is_none() {
+        // What is left of a channel has to be ended even so.
+        if self.is_gone() && !self.connection.is_channel() {
             return;
         }
-        let deleted = timeout(CLOSE_MAX, self.delete(&attribution)).await;
-        let error = match deleted {
+        let error = match timeout(CLOSE_MAX, self.connection.close()).await {
             Ok(Ok(())) => return,
             Ok(Err(error)) => chain(&error),
             Err(late) => late.to_string(),
         };
         let session = self.number;
         tracing::debug!(session, error, "it could not be closed at the server");
-    }
-
-    async fn delete(&self, attribution: &Attribution) -> Result<(), UpstreamError> {
-        let deleted = self.upstream.delete(attribution).await;
-        if matches!(deleted, Err(UpstreamError::Request(_))) {
-            // The server was just closing the connection. Unlike a call, this may safely be said twice.
-            return self.upstream.delete(attribution).await;
-        }
-        deleted
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use http::Uri;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::task::TaskTracker;
@@ -23,8 +22,7 @@ use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
-use crate::upstream::UpstreamError;
-use crate::upstream::streamable_http::{Attribution, EventStream, StreamableHttp, TransportLimits};
+use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
 use crate::wire::legacy;
@@ -32,8 +30,6 @@ use crate::wire::legacy;
 /// The clocks and bounds of a pool; see the configuration.
 #[derive(Debug, Clone)]
 pub struct PoolSettings {
-    /// Those of the transport.
-    pub transport: TransportLimits,
     /// Sessions open at once.
     pub sessions_max: usize,
     /// How long a session without a call stays open.
@@ -51,7 +47,7 @@ pub struct PoolSettings {
 /// The sessions with one server.
 #[derive(Debug)]
 pub struct Pool {
-    upstream: Arc<StreamableHttp>,
+    target: Target,
     settings: PoolSettings,
     shelves: DashMap<SessionKey, Shelf>,
     permits: Arc<Semaphore>,
@@ -76,24 +72,24 @@ enum Room {
 }
 
 /// What a server makes of the GET that opens the general stream.
-enum GeneralStream {
-    Open(EventStream),
+enum Offer {
+    Open(GeneralStream),
     /// It may come yet: some servers send no head before their first event, and some have a bad moment.
     Expected,
     NotOffered,
 }
 
 impl Pool {
-    /// A pool of sessions with the server at `uri`. Its background work runs on `tasks`.
+    /// A pool of sessions with a server. Its background work runs on `tasks`.
     #[must_use]
     pub fn new(
-        uri: Uri,
+        target: Target,
         settings: PoolSettings,
         tasks: TaskTracker,
         metrics: Arc<Metrics>,
     ) -> Self {
         Self {
-            upstream: Arc::new(StreamableHttp::new(uri, settings.transport.clone())),
+            target,
             permits: Arc::new(Semaphore::new(settings.sessions_max)),
             settings,
             shelves: DashMap::new(),
@@ -170,7 +166,7 @@ impl Pool {
             return None;
         }
         let (session, inbox) = self.shelves.get_mut(&caller.key)?.take(mode)?;
-        session.renew(caller.credentials.as_ref());
+        session.connection.renew(caller.credentials.as_ref());
         Some(Lease::new(self.home(), session, inbox, false))
     }
 
@@ -232,16 +228,16 @@ impl Pool {
     ) -> Result<Lease, LeaseError> {
         let counted = self.metrics.sessions.count();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let (upstream, id) = (&self.upstream, self.next_id());
+        let (target, id) = (&self.target, self.next_id());
         let within = self.settings.initialize_timeout;
         let credentials = caller.credentials.clone();
-        let opened = handshake::open(upstream, &caller.key, credentials, (number, id), within);
+        let opened = handshake::open(target, &caller.key, credentials, (number, id), within);
         let opened = opened.await?;
         let general_stream = self.general_stream(number, &opened.0).await;
         let (has_general_stream, stream) = match general_stream {
-            GeneralStream::Open(stream) => (true, Some(stream)),
-            GeneralStream::Expected => (true, None),
-            GeneralStream::NotOffered => (false, None),
+            Offer::Open(stream) => (true, Some(stream)),
+            Offer::Expected => (true, None),
+            Offer::NotOffered => (false, None),
         };
         let audience = if caller.isolated {
             Audience::Alone(number)
@@ -250,7 +246,6 @@ impl Pool {
         };
         let session = Arc::new(Session::new(
             number,
-            Arc::clone(upstream),
             caller.key.clone(),
             opened,
             has_general_stream,
@@ -276,12 +271,12 @@ impl Pool {
 
     /// Opens the general stream. Only a refusal means that there is none: of 405 the spec says so, and of the other
     /// client errors a server that has just opened the session can mean nothing else.
-    async fn general_stream(&self, session: u64, attribution: &Attribution) -> GeneralStream {
-        let stream = self.upstream.open_stream(attribution, None);
+    async fn general_stream(&self, session: u64, connection: &Connection) -> Offer {
+        let stream = connection.general_stream(None);
         let error = match timeout(self.settings.get_stream_wait, stream).await {
-            Ok(Ok(Some(stream))) => return GeneralStream::Open(stream),
-            Ok(Ok(None)) => return GeneralStream::NotOffered,
-            Err(_) => return GeneralStream::Expected,
+            Ok(Ok(Some(stream))) => return Offer::Open(stream),
+            Ok(Ok(None)) => return Offer::NotOffered,
+            Err(_) => return Offer::Expected,
             Ok(Err(error)) => error,
         };
         let is_refused = match &error {
@@ -296,6 +291,7 @@ impl Pool {
             | UpstreamError::Request(_)
             | UpstreamError::Body(_)
             | UpstreamError::Ended
+            | UpstreamError::Over(_)
             | UpstreamError::TooLarge { .. }
             | UpstreamError::Timeout => false,
         };
@@ -307,9 +303,9 @@ impl Pool {
             "the general stream is not to be had"
         );
         if is_refused {
-            GeneralStream::NotOffered
+            Offer::NotOffered
         } else {
-            GeneralStream::Expected
+            Offer::Expected
         }
     }
 

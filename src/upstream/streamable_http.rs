@@ -4,66 +4,45 @@
 //! which other messages may come first. The general stream is a GET. Nothing is ever sent twice here.
 //! Spec: 2025-11-25 basic/transports, "Streamable HTTP".
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, ResponseFuture};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
-use thread_local::ThreadLocal;
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
 use super::UpstreamError;
-use crate::call::AuthChallenge;
-use crate::wire::header;
+use super::http::{EventStream, HttpClient, Outbound, TransportLimits, bare, classify};
+use crate::wire::{header, legacy};
 
 mod exchange;
-mod outbound;
 
-pub use exchange::{EventStream, Exchange};
+pub(super) use exchange::Exchange;
 
 use exchange::State;
-use outbound::Outbound;
-
-/// Idle connections that each thread keeps for reuse. As many as a busy gateway has calls in flight; idle ones close by time.
-const IDLE_CONNECTIONS_MAX: usize = 1024;
-
-/// The clocks and bounds of a transport; see the configuration.
-#[derive(Debug, Clone)]
-pub struct TransportLimits {
-    /// How long connecting may take.
-    pub connect_timeout: Duration,
-    /// How long a one-way message may take to be accepted.
-    pub send_timeout: Duration,
-    /// How long an idle connection is kept.
-    pub upstream_idle: Duration,
-    /// The largest message of the server.
-    pub message_bytes_max: usize,
-}
 
 /// One server over Streamable HTTP.
 #[derive(Debug)]
 pub struct StreamableHttp {
-    /// One for each thread: a connection is driven by the thread that opened it, and what another thread drives
-    /// costs every request two wake-ups.
-    clients: ThreadLocal<Client<HttpConnector, Outbound>>,
+    http: HttpClient,
     uri: Uri,
-    limits: TransportLimits,
+}
+
+/// A session with it.
+#[derive(Debug)]
+pub struct StreamableSession {
+    server: Arc<StreamableHttp>,
+    attribution: Mutex<Attribution>,
 }
 
 /// The headers that tie a message to a session and a caller.
 #[derive(Debug, Clone, Default)]
-pub struct Attribution {
+struct Attribution {
     /// `Mcp-Session-Id`, if the server gave one.
-    pub session_id: Option<HeaderValue>,
+    session_id: Option<HeaderValue>,
     /// `MCP-Protocol-Version`, after the handshake and from 2025-06-18 on.
-    pub protocol_version: Option<HeaderValue>,
+    protocol_version: Option<HeaderValue>,
     /// `Authorization` as the caller sent it.
-    pub credentials: Option<HeaderValue>,
+    credentials: Option<HeaderValue>,
 }
 
 impl StreamableHttp {
@@ -71,115 +50,117 @@ impl StreamableHttp {
     #[must_use]
     pub fn new(uri: Uri, limits: TransportLimits) -> Self {
         Self {
-            clients: ThreadLocal::new(),
+            http: HttpClient::new(limits),
             uri,
-            limits,
         }
     }
 
-    fn client(&self) -> &Client<HttpConnector, Outbound> {
-        self.clients.get_or(|| {
-            let mut connector = HttpConnector::new();
-            connector.set_nodelay(true);
-            connector.set_connect_timeout(Some(self.limits.connect_timeout));
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(self.limits.upstream_idle)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-                .build(connector)
-        })
+    /// What a session that is yet to be opened has of it.
+    pub(super) fn connect(self: &Arc<Self>, credentials: Option<HeaderValue>) -> StreamableSession {
+        StreamableSession {
+            server: Arc::clone(self),
+            attribution: Mutex::new(Attribution {
+                credentials,
+                ..Attribution::default()
+            }),
+        }
     }
+}
 
+impl StreamableSession {
     /// Sends a request with these headers besides its own; the exchange yields what comes back.
-    #[must_use]
-    pub fn request(&self, attribution: &Attribution, body: Bytes, headers: HeaderMap) -> Exchange {
+    pub(super) fn request(&self, body: Bytes, headers: HeaderMap) -> Exchange {
+        let attribution = self.attribution();
         let has_session = attribution.session_id.is_some();
-        let mut request = self.post(attribution, body);
+        let mut request = self.post(&attribution, body);
         request.headers_mut().extend(headers);
         let departure = Arc::clone(&request.body().departure);
+        let http = &self.server.http;
         Exchange {
-            state: State::Waiting(self.client().request(request)),
+            state: State::Waiting(http.request(request)),
             departure,
             session_id: None,
             has_session,
-            bytes_max: self.limits.message_bytes_max,
+            bytes_max: http.limits.message_bytes_max,
         }
     }
 
     /// Sends a one-way message: a notification or a response. Done when the server accepted it.
-    ///
-    /// # Errors
-    /// When it was not accepted; whether the server acted on it, [`UpstreamError::may_have_run`] says.
-    pub async fn send(&self, attribution: &Attribution, body: Bytes) -> Result<(), UpstreamError> {
-        let response = self.client().request(self.post(attribution, body));
-        let response = self.in_time(response).await?;
-        match classify(
-            response.status(),
-            response.headers(),
-            attribution.session_id.is_some(),
-        ) {
-            None => Ok(()),
-            Some(error) => Err(error),
-        }
+    pub(super) async fn send(&self, body: Bytes) -> Result<(), UpstreamError> {
+        let attribution = self.attribution();
+        let http = &self.server.http;
+        let response = http.request(self.post(&attribution, body));
+        let response = http.in_time(response).await?;
+        let has_session = attribution.session_id.is_some();
+        classify(response.status(), response.headers(), has_session).map_or(Ok(()), Err)
     }
 
     /// Opens the general stream, after `last_event_id` if there is one; `None` when the server offers none.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or refuses.
-    pub async fn open_stream(
+    pub(super) async fn open_stream(
         &self,
-        attribution: &Attribution,
         last_event_id: Option<&str>,
     ) -> Result<Option<EventStream>, UpstreamError> {
-        let mut request = self.bare(Method::GET, attribution, Bytes::new());
-        let headers = request.headers_mut();
-        headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
-        if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(HeaderName::from_static(header::LAST_EVENT_ID), id);
-        }
-        let response = self
-            .client()
-            .request(request)
-            .await
-            .map_err(request_error)?;
-        if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-            return Ok(None);
-        }
+        let attribution = self.attribution();
+        let request = self.bare(Method::GET, &attribution, Bytes::new());
         let has_session = attribution.session_id.is_some();
-        if let Some(error) = classify(response.status(), response.headers(), has_session) {
-            return Err(error);
-        }
-        if !is_event_stream(response.headers()) {
-            return Err(UpstreamError::ContentType);
-        }
-        Ok(Some(EventStream::new(
-            response.into_body(),
-            self.limits.message_bytes_max,
-        )))
+        let opening = self
+            .server
+            .http
+            .open_stream(request, last_event_id, has_session);
+        opening.await
     }
 
-    /// Ends the session. 405 is a legal answer and as good.
-    ///
-    /// # Errors
-    /// When the server cannot be reached or refuses otherwise.
-    pub async fn delete(&self, attribution: &Attribution) -> Result<(), UpstreamError> {
-        let response = self
-            .client()
-            .request(self.bare(Method::DELETE, attribution, Bytes::new()));
-        let response = self.in_time(response).await?;
-        match response.status() {
+    /// Ends the session, if the server opened one. 405 is a legal answer and as good.
+    pub(super) async fn close(&self) -> Result<(), UpstreamError> {
+        if self.lock().session_id.is_none() {
+            return Ok(());
+        }
+        let deleted = self.delete().await;
+        if matches!(deleted, Err(UpstreamError::Request(_))) {
+            // The server was just closing the connection. Unlike a call, this may safely be said twice.
+            return self.delete().await;
+        }
+        deleted
+    }
+
+    async fn delete(&self) -> Result<(), UpstreamError> {
+        let http = &self.server.http;
+        let response = http.request(self.bare(Method::DELETE, &self.attribution(), Bytes::new()));
+        match http.in_time(response).await?.status() {
             status if status.is_success() => Ok(()),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),
             status => Err(UpstreamError::Status(status.as_u16())),
         }
     }
 
-    async fn in_time(&self, response: ResponseFuture) -> Result<Response<Incoming>, UpstreamError> {
-        tokio::time::timeout(self.limits.send_timeout, response)
-            .await
-            .map_err(|_| UpstreamError::Timeout)?
-            .map_err(request_error)
+    /// From now on it speaks with these credentials: a refreshed token reaches the server.
+    pub(super) fn renew(&self, credentials: Option<&HeaderValue>) {
+        let mut attribution = self.lock();
+        if attribution.credentials.as_ref() != credentials {
+            attribution.credentials = credentials.cloned();
+        }
+    }
+
+    /// Takes the session in that the server opened with the exchange of `initialize`.
+    pub(super) fn opened_by(&self, exchange: &Exchange) {
+        self.lock().session_id.clone_from(&exchange.session_id);
+    }
+
+    /// Takes in which revision the server picked.
+    pub(super) fn speaks(&self, revision: &str) {
+        if revision >= legacy::FIRST_WITH_VERSION_HEADER {
+            self.lock().protocol_version = HeaderValue::from_str(revision).ok();
+        }
+    }
+
+    fn attribution(&self) -> Attribution {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Attribution> {
+        self.attribution
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn post(&self, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
@@ -194,12 +175,7 @@ impl StreamableHttp {
     }
 
     fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
-        let mut request = Request::new(Outbound {
-            body: Full::new(body),
-            departure: Arc::default(),
-        });
-        *request.method_mut() = method;
-        *request.uri_mut() = self.uri.clone();
+        let mut request = bare(method, self.server.uri.clone(), body);
         let headers = request.headers_mut();
         headers.reserve(6);
         for (name, value) in [
@@ -219,52 +195,4 @@ impl StreamableHttp {
         }
         request
     }
-}
-
-fn request_error(error: hyper_util::client::legacy::Error) -> UpstreamError {
-    if error.is_connect() {
-        UpstreamError::Connect(error)
-    } else {
-        UpstreamError::Request(error)
-    }
-}
-
-/// What a status that is no success means; nothing for a success.
-fn classify(status: StatusCode, headers: &HeaderMap, has_session: bool) -> Option<UpstreamError> {
-    match status {
-        status if status.is_success() => None,
-        StatusCode::NOT_FOUND if has_session => Some(UpstreamError::SessionGone),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let www_authenticate = headers
-                .get_all(WWW_AUTHENTICATE)
-                .iter()
-                .map(|value| value.as_bytes().into())
-                .collect();
-            let forbidden = status == StatusCode::FORBIDDEN;
-            Some(UpstreamError::Challenge(Arc::new(AuthChallenge {
-                forbidden,
-                www_authenticate,
-                why: "the server refuses the credentials",
-            })))
-        }
-        status => Some(UpstreamError::Status(status.as_u16())),
-    }
-}
-
-fn has_type(headers: &HeaderMap, expected: &str) -> bool {
-    headers
-        .get(CONTENT_TYPE)
-        .and_then(|value| value.to_str().ok())
-        .is_some_and(|value| {
-            value
-                .split(';')
-                .next()
-                .unwrap_or("")
-                .trim()
-                .eq_ignore_ascii_case(expected)
-        })
-}
-
-fn is_event_stream(headers: &HeaderMap) -> bool {
-    has_type(headers, "text/event-stream")
 }

@@ -66,15 +66,21 @@ impl ServerId {
 }
 
 impl UpstreamId {
-    /// Whether a raw id or progress token is this id, written as a number or (some servers) as a string.
+    /// The id that a raw id or progress token is, written as a number or (some servers) as a string.
     #[must_use]
-    pub fn matches(self, raw: &RawValue) -> bool {
+    pub fn of(raw: &RawValue) -> Option<Self> {
         let text = raw.get();
         let text = text
             .strip_prefix('"')
             .and_then(|t| t.strip_suffix('"'))
             .unwrap_or(text);
-        text.parse() == Ok(self.0)
+        text.parse().ok().map(Self)
+    }
+
+    /// Whether a raw id or progress token is this id.
+    #[must_use]
+    pub fn matches(self, raw: &RawValue) -> bool {
+        Self::of(raw) == Some(self)
     }
 }
 

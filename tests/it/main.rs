@@ -24,6 +24,7 @@ mod parallel;
 mod param_headers;
 mod plain;
 mod pool;
+mod program;
 mod progress;
 mod properties;
 mod puppetry;

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use super::{Driver, Outgoing, Sent, Upstream};
 use crate::call::{Action, Event, LegId, Reply, SessionFate, failed};
 use crate::hold::LegEvent;
+use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
 use crate::observe::chain;
 
@@ -73,8 +74,8 @@ impl Driver {
     fn depart(&mut self) {
         match std::mem::replace(&mut self.upstream, Upstream::Over) {
             Upstream::Due(lease) => {
-                let exchange =
-                    lease.request(self.request.body.clone(), self.request.headers.clone());
+                let UpstreamRequest { id, body, headers } = self.request.clone();
+                let exchange = lease.request(id, body, headers);
                 self.upstream = Upstream::Open {
                     lease,
                     exchange,

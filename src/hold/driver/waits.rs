@@ -6,7 +6,7 @@ use super::{Happened, Leasing, Sending, Upstream};
 use crate::call::{LegId, Origin};
 use crate::hold::{LegSink, Reissue};
 use crate::session::Lease;
-use crate::upstream::streamable_http::Exchange;
+use crate::upstream::Exchange;
 
 /// What a call may hear from its server's side.
 pub(super) struct Inputs<'a> {

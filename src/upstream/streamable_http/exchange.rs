@@ -1,4 +1,4 @@
-//! What comes back: the exchange of one request, and event streams.
+//! What comes back for one request.
 
 use std::sync::Arc;
 
@@ -7,14 +7,12 @@ use http::{HeaderValue, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper_util::client::legacy::ResponseFuture;
-use tokio::task::coop::consume_budget;
 
-use super::outbound::Departure;
-use super::{classify, has_type, is_event_stream, request_error};
 use crate::upstream::UpstreamError;
+use crate::upstream::departure::Departure;
+use crate::upstream::http::{EventStream, classify, has_type, is_event_stream, request_error};
 use crate::wire::header;
 use crate::wire::jsonrpc::Message;
-use crate::wire::sse::{Decoder, Event};
 
 /// Bounds the body of an error status that is read for a JSON-RPC error. Real ones are a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -92,7 +90,7 @@ impl Exchange {
     /// Gives the request up if it has not gone; whether it had. What has not gone by now never will.
     #[must_use]
     pub fn give_up(&self) -> bool {
-        self.departure.settle(Departure::GIVEN_UP) == Departure::GONE
+        self.departure.give_up()
     }
 
     /// Waits until the server has begun to answer: from then on it knows the request. Cancel-safe.
@@ -168,44 +166,4 @@ async fn collect(
         }
     }
     Ok(())
-}
-
-/// An event stream of a server.
-#[derive(Debug)]
-pub struct EventStream {
-    body: Incoming,
-    decoder: Decoder,
-    bytes_max: usize,
-}
-
-impl EventStream {
-    pub(super) fn new(body: Incoming, bytes_max: usize) -> Self {
-        Self {
-            body,
-            decoder: Decoder::new(bytes_max),
-            bytes_max,
-        }
-    }
-
-    /// The next event; nothing at the end of the stream. Cancel-safe.
-    ///
-    /// # Errors
-    /// When the connection broke or an event is too large.
-    pub async fn next_event(&mut self) -> Result<Option<Event>, UpstreamError> {
-        loop {
-            // A server that never stops sending must leave the task room for everything else.
-            consume_budget().await;
-            let event = self.decoder.next_event();
-            let bytes_max = self.bytes_max;
-            if let Some(event) = event.map_err(|_| UpstreamError::TooLarge { bytes_max })? {
-                return Ok(Some(event));
-            }
-            let Some(frame) = self.body.frame().await else {
-                return Ok(None);
-            };
-            if let Ok(data) = frame.map_err(UpstreamError::Body)?.into_data() {
-                self.decoder.feed(data);
-            }
-        }
-    }
 }

@@ -20,7 +20,6 @@ use super::{eventually, within};
 /// A configuration file in the making. What a test does not set is short enough for a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
-    legacy: String,
     backend: Vec<(String, String)>,
     top: Vec<(String, String)>,
     timers: Vec<(String, String)>,
@@ -35,10 +34,25 @@ impl Config {
 
     /// One backend at a URL.
     pub(crate) fn to(legacy: String) -> Self {
+        Self::behind("legacy", format!("{legacy:?}"))
+    }
+
+    /// One backend that is `program.py` with these manners.
+    pub(crate) fn program(manners: &[&str]) -> Self {
+        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/program.py");
+        let command = [&["python3", program], manners].concat();
+        Self::command(&command)
+    }
+
+    /// One backend that is a program.
+    pub(crate) fn command(command: &[&str]) -> Self {
+        Self::behind("command", format!("{command:?}"))
+    }
+
+    fn behind(name: &str, server: String) -> Self {
         let empty = Vec::new;
         let config = Self {
-            legacy,
-            backend: empty(),
+            backend: vec![(name.to_owned(), server)],
             top: empty(),
             timers: empty(),
             limits: empty(),
@@ -83,9 +97,8 @@ impl Config {
                 })
         };
         format!(
-            "{}\n[[backend]]\nlegacy = \"{}\"\n{}\n[timers]\n{}\n[limits]\n{}",
+            "{}\n[[backend]]\n{}\n[timers]\n{}\n[limits]\n{}",
             lines(&self.top),
-            self.legacy,
             lines(&self.backend),
             lines(&self.timers),
             lines(&self.limits),

@@ -2,45 +2,24 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
-/// Whether a request went on its way, decided once by whoever comes first: the connection that takes its body,
-/// or the caller that gives it up.
-#[derive(Debug, Default)]
-pub(super) struct Departure(AtomicU8);
-
-impl Departure {
-    const AT_HOME: u8 = 0;
-    pub(super) const GONE: u8 = 1;
-    pub(super) const GIVEN_UP: u8 = 2;
-
-    /// Settles it as `outcome` unless it is settled otherwise; what it is then.
-    pub(super) fn settle(&self, outcome: u8) -> u8 {
-        self.0
-            .compare_exchange(Self::AT_HOME, outcome, Ordering::AcqRel, Ordering::Acquire)
-            .map_or_else(|settled| settled, |_| outcome)
-    }
-
-    pub(super) fn has_gone(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::GONE
-    }
-}
+use crate::upstream::departure::Departure;
 
 /// The request was given up before its body left: a server that gets less than a whole body runs nothing.
 #[derive(Debug, thiserror::Error)]
 #[error("the request was given up before it was sent")]
-pub(super) struct GivenUp;
+pub(in crate::upstream) struct GivenUp;
 
 /// A request body that leaves only if the request was not given up before.
 #[derive(Debug)]
-pub(super) struct Outbound {
-    pub(super) body: Full<Bytes>,
-    pub(super) departure: Arc<Departure>,
+pub(in crate::upstream) struct Outbound {
+    pub(in crate::upstream) body: Full<Bytes>,
+    pub(in crate::upstream) departure: Arc<Departure>,
 }
 
 impl Body for Outbound {
@@ -51,7 +30,7 @@ impl Body for Outbound {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, GivenUp>>> {
-        if self.departure.settle(Departure::GONE) == Departure::GIVEN_UP {
+        if !self.departure.go() {
             return Poll::Ready(Some(Err(GivenUp)));
         }
         Pin::new(&mut self.body)

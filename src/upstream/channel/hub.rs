@@ -1,0 +1,162 @@
+//! Who gets what comes in on a channel.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+
+use crate::upstream::connection::Claim;
+use crate::upstream::error::{ChannelEnd, UpstreamError};
+use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::legacy;
+use crate::wire::object::RawObject;
+
+/// Messages that wait for one exchange, and for the reader of the general stream. Both read at once; more only keep
+/// the channel from being read meanwhile.
+const ARRIVING_MAX: usize = 16;
+
+/// Who gets what comes in.
+#[derive(Debug)]
+pub(in crate::upstream) struct Hub {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    waiting: HashMap<UpstreamId, mpsc::Sender<Bytes>>,
+    /// The request that gets what no id ties to another.
+    claimant: Option<UpstreamId>,
+    /// The newest id that went up: what is not above it was ours once.
+    newest: UpstreamId,
+    general: Option<mpsc::Sender<Bytes>>,
+    end: Option<Arc<ChannelEnd>>,
+}
+
+impl Hub {
+    /// One on which nothing waits, and its general stream.
+    pub(in crate::upstream) fn new() -> (Arc<Self>, mpsc::Receiver<Bytes>) {
+        let (general, general_out) = mpsc::channel(ARRIVING_MAX);
+        let state = State {
+            waiting: HashMap::new(),
+            claimant: None,
+            newest: UpstreamId(0),
+            general: Some(general),
+            end: None,
+        };
+        let hub = Self {
+            state: Mutex::new(state),
+        };
+        (Arc::new(hub), general_out)
+    }
+
+    /// Lets a request wait; nothing when the channel is over.
+    pub(super) fn enter(&self, id: UpstreamId, claim: Claim) -> Option<mpsc::Receiver<Bytes>> {
+        let mut state = self.lock();
+        if state.end.is_some() {
+            return None;
+        }
+        let (arriving, arriving_out) = mpsc::channel(ARRIVING_MAX);
+        state.waiting.insert(id, arriving);
+        state.newest = UpstreamId(state.newest.0.max(id.0));
+        if claim == Claim::All {
+            state.claimant = Some(id);
+        }
+        Some(arriving_out)
+    }
+
+    /// It does not wait any more.
+    pub(super) fn leave(&self, id: UpstreamId) {
+        self.lock().leave(id);
+    }
+
+    /// Gives what came in to whom it concerns, and waits for those that are slow to take it.
+    pub(in crate::upstream) async fn arrived(&self, bytes: Bytes) {
+        for message in jsonrpc::batch(bytes) {
+            let taker = self.lock().taker_of(&message);
+            match taker {
+                // Whoever has left meanwhile does not want it any more.
+                Some(taker) => drop(taker.send(message).await),
+                None => tracing::debug!("a message of the server that concerns nobody is dropped"),
+            }
+        }
+    }
+
+    /// The channel is over: whoever waits is told why.
+    pub(in crate::upstream) fn over(&self, end: ChannelEnd) {
+        let mut state = self.lock();
+        if state.end.is_none() {
+            state.end = Some(Arc::new(end));
+        }
+        state.waiting.clear();
+        state.general = None;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.lock().end.is_some()
+    }
+
+    pub(super) fn end(&self) -> Option<Arc<ChannelEnd>> {
+        self.lock().end.clone()
+    }
+
+    /// Why a message that was on its way did not go.
+    pub(super) fn why_over(&self) -> UpstreamError {
+        self.end().map_or(UpstreamError::Ended, UpstreamError::Over)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn leave(&mut self, id: UpstreamId) -> Option<mpsc::Sender<Bytes>> {
+        if self.claimant == Some(id) {
+            self.claimant = None;
+        }
+        self.waiting.remove(&id)
+    }
+
+    fn taker_of(&mut self, message: &[u8]) -> Option<mpsc::Sender<Bytes>> {
+        match Message::parse(message) {
+            Ok(Message::Result { id, .. }) => self.leave(UpstreamId::of(id)?),
+            Ok(Message::Error { id, .. }) => self.refused(id),
+            Ok(Message::Notification { method, params }) if method == legacy::PROGRESS => {
+                let params = RawObject::of(params?).ok()?;
+                let id = params.member("progressToken").and_then(UpstreamId::of)?;
+                self.waiting.get(&id).cloned()
+            }
+            Ok(Message::Request { .. } | Message::Notification { .. }) => self.claiming(),
+            // A response that is not understood is still the end of its request.
+            Err(_) => {
+                let members = RawObject::parse(message).unwrap_or_default();
+                let is_response = members.member("method").is_none();
+                let id = members.member("id").and_then(UpstreamId::of);
+                let waits = id.filter(|_| is_response).and_then(|id| self.leave(id));
+                waits.or_else(|| self.claiming())
+            }
+        }
+    }
+
+    /// Real servers answer some requests with an error under another id or none. It is the answer of the one request
+    /// that waits, unless it may belong to an older one that was given up.
+    fn refused(&mut self, id: Option<&RawValue>) -> Option<mpsc::Sender<Bytes>> {
+        let id = id.and_then(UpstreamId::of);
+        if let Some(id) = id.filter(|id| id.0 <= self.newest.0) {
+            return self.leave(id);
+        }
+        let mut waiting = self.waiting.keys();
+        let (Some(&only), None) = (waiting.next(), waiting.next()) else {
+            return None;
+        };
+        self.leave(only)
+    }
+
+    /// Whoever gets what no id ties to a request.
+    fn claiming(&self) -> Option<mpsc::Sender<Bytes>> {
+        let claimant = self.claimant.and_then(|id| self.waiting.get(&id));
+        claimant.or(self.general.as_ref()).cloned()
+    }
+}

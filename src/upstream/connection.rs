@@ -1,0 +1,210 @@
+//! What a session has of its server, whatever the transport: requests with their exchanges, one-way messages, the
+//! general stream, the end.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
+
+use super::UpstreamError;
+use super::channel::{self, Channel};
+use super::http::EventStream;
+use super::streamable_http::{self, StreamableSession};
+use crate::wire::jsonrpc::UpstreamId;
+use crate::wire::sse::Event;
+
+/// What a session has of its server.
+#[derive(Debug)]
+pub enum Connection {
+    /// Over Streamable HTTP each request has a stream of its own.
+    Http(StreamableSession),
+    /// Over every other transport all messages share one channel.
+    Channel(Channel),
+}
+
+/// Whose the messages are that no id ties to a request, while a request runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This request's: its call has the session for itself.
+    All,
+    /// Nobody's: others may be running.
+    Own,
+}
+
+impl Connection {
+    /// Sends a request with these headers besides its own; the exchange yields what comes back.
+    #[must_use]
+    pub fn request(
+        &self,
+        id: UpstreamId,
+        body: Bytes,
+        headers: HeaderMap,
+        claim: Claim,
+    ) -> Exchange {
+        match self {
+            Self::Http(session) => Exchange::Http(session.request(body, headers)),
+            Self::Channel(channel) => Exchange::Channel(channel.request(id, body, claim)),
+        }
+    }
+
+    /// Sends a one-way message: a notification or a response. Done when it went up, over HTTP when the server
+    /// accepted it.
+    ///
+    /// # Errors
+    /// When it was not accepted; whether the server acted on it, [`UpstreamError::may_have_run`] says.
+    pub async fn send(&self, message: Bytes) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http(session) => session.send(message).await,
+            Self::Channel(channel) => channel.send(message).await,
+        }
+    }
+
+    /// Opens the general stream, after `last_event_id` if there is one; `None` when the server offers none.
+    ///
+    /// # Errors
+    /// When the server cannot be reached or refuses.
+    pub async fn general_stream(
+        &self,
+        last_event_id: Option<&str>,
+    ) -> Result<Option<GeneralStream>, UpstreamError> {
+        match self {
+            Self::Http(session) => {
+                let stream = session.open_stream(last_event_id).await?;
+                Ok(stream.map(GeneralStream::Http))
+            }
+            Self::Channel(channel) => channel.general().map(GeneralStream::Channel).map(Some),
+        }
+    }
+
+    /// From now on it speaks with these credentials, where the transport has any: a refreshed token reaches the server.
+    pub fn renew(&self, credentials: Option<&HeaderValue>) {
+        match self {
+            Self::Http(session) => session.renew(credentials),
+            Self::Channel(channel) => channel.renew(credentials),
+        }
+    }
+
+    /// Takes the session in that the server opened with the exchange of `initialize`.
+    pub fn opened_by(&self, exchange: &Exchange) {
+        if let (Self::Http(session), Exchange::Http(exchange)) = (self, exchange) {
+            session.opened_by(exchange);
+        }
+    }
+
+    /// Takes in which revision the server picked.
+    pub fn speaks(&self, revision: &str) {
+        match self {
+            Self::Http(session) => session.speaks(revision),
+            Self::Channel(channel) => channel.speaks(revision),
+        }
+    }
+
+    /// Whether it is known to be over: the server reads nothing from it any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match self {
+            Self::Http(_) => false,
+            Self::Channel(channel) => channel.is_over(),
+        }
+    }
+
+    /// Whether messages share one channel, where nothing but an id ties them to a request.
+    #[must_use]
+    pub fn is_channel(&self) -> bool {
+        matches!(self, Self::Channel(_))
+    }
+
+    /// Ends it, and with it the session. Done when the server knows, or its process is gone.
+    ///
+    /// # Errors
+    /// When the server could not be told.
+    pub async fn close(&self) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http(session) => session.close().await,
+            Self::Channel(channel) => {
+                channel.close().await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What comes back for one request.
+#[derive(Debug)]
+pub enum Exchange {
+    /// On its own response.
+    Http(streamable_http::Exchange),
+    /// On the session's channel.
+    Channel(channel::Exchange),
+}
+
+impl Exchange {
+    /// The next message, raw; nothing after the last. The caller knows by the message whether it is the last:
+    /// a stream that ends without a response yields nothing too.
+    ///
+    /// Cancel-safe: what was read so far is kept.
+    ///
+    /// # Errors
+    /// When the answer will not come.
+    pub async fn next_message(&mut self) -> Result<Option<Bytes>, UpstreamError> {
+        match self {
+            Self::Http(exchange) => exchange.next_message().await,
+            Self::Channel(exchange) => exchange.next_message().await,
+        }
+    }
+
+    /// Whether the request went on its way: from then on the server may have it.
+    #[must_use]
+    pub fn was_sent(&self) -> bool {
+        match self {
+            Self::Http(exchange) => exchange.was_sent(),
+            Self::Channel(exchange) => exchange.was_sent(),
+        }
+    }
+
+    /// Gives the request up if it has not gone; whether it had. What has not gone by now never will.
+    #[must_use]
+    pub fn give_up(&self) -> bool {
+        match self {
+            Self::Http(exchange) => exchange.give_up(),
+            Self::Channel(exchange) => exchange.give_up(),
+        }
+    }
+
+    /// Waits until a later message cannot overtake the request: over HTTP until the server has begun to answer, else
+    /// until it went up. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the answer will not come.
+    pub async fn answered(&mut self) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http(exchange) => exchange.answered().await,
+            Self::Channel(exchange) => exchange.departed().await,
+        }
+    }
+}
+
+/// What a server sends that belongs to no request.
+#[derive(Debug)]
+pub enum GeneralStream {
+    /// On a stream of its own.
+    Http(EventStream),
+    /// On the session's channel.
+    Channel(channel::General),
+}
+
+impl GeneralStream {
+    /// The next event; nothing at the end of the stream. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the connection broke or an event is too large.
+    pub async fn next_event(&mut self) -> Result<Option<Event>, UpstreamError> {
+        match self {
+            Self::Http(stream) => stream.next_event().await,
+            Self::Channel(general) => Ok(general.next().await.map(|data| Event {
+                data,
+                id: None,
+                name: None,
+                retry_ms: None,
+            })),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a server's answer will not come.
+
+use std::sync::Arc;
+
+use crate::call::{AuthChallenge, Loss};
+use crate::observe::chain;
+
+/// What is beneath an error, for the log alone: it names addresses, which clients must not see.
+pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why a server's answer will not come.
+#[derive(Debug, thiserror::Error)]
+pub enum UpstreamError {
+    /// No connection, no process: nothing was sent.
+    #[error("the server cannot be reached")]
+    Connect(#[source] Cause),
+    /// The connection broke before the response head.
+    #[error("the connection to the server broke before it answered")]
+    Request(#[source] Cause),
+    /// The connection broke within the response.
+    #[error("the connection to the server broke in the middle of its answer")]
+    Body(#[source] hyper::Error),
+    /// The response ended before the answer was complete.
+    #[error("the server ended its answer too early")]
+    Ended,
+    /// The channel that the whole session used is over.
+    #[error(transparent)]
+    Over(Arc<ChannelEnd>),
+    /// The server does not know the session (404), or the channel was over before: it has not read the message.
+    #[error("the server has forgotten the session")]
+    SessionGone,
+    /// The server wants other credentials (401, 403).
+    #[error("the server refuses the credentials")]
+    Challenge(Arc<AuthChallenge>),
+    /// Any other status that is no success.
+    #[error("the server answered with HTTP status {0}")]
+    Status(u16),
+    /// A body that is neither JSON nor an event stream.
+    #[error("the server's answer is neither JSON nor an event stream")]
+    ContentType,
+    /// A message beyond the limit.
+    #[error("the server's answer is larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The server took too long.
+    #[error("the server did not answer in time")]
+    Timeout,
+}
+
+/// How the only channel of a session came to its end.
+#[derive(Debug, thiserror::Error)]
+pub enum ChannelEnd {
+    /// The server's process ended, or closed its output.
+    #[error("the server's process has ended")]
+    Exited(#[source] Cause),
+    /// The server closed it.
+    #[error("the server closed its connection")]
+    Closed(#[source] Option<Cause>),
+    /// It broke.
+    #[error("the connection to the server broke")]
+    Broken(#[source] Cause),
+    /// A message beyond the limit: what it answered cannot be known any more.
+    #[error("the server sent a message larger than {bytes_max} bytes")]
+    TooLarge {
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// This side has ended it.
+    #[error("the session with the server was closed")]
+    Stopped,
+}
+
+impl UpstreamError {
+    /// Whether the server may have acted on the request: only then is it unsafe to send it again.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            Self::Connect(_) | Self::SessionGone | Self::Challenge(_) => false,
+            Self::Status(status) => *status >= 500,
+            Self::Request(_)
+            | Self::Body(_)
+            | Self::Ended
+            | Self::Over(_)
+            | Self::ContentType
+            | Self::TooLarge { .. }
+            | Self::Timeout => true,
+        }
+    }
+
+    /// What the call it ends is told. Causes are logged here: they name addresses, which clients must not see.
+    #[must_use]
+    pub fn to_loss(&self, backend: &str) -> Loss {
+        if let Self::Challenge(challenge) = self {
+            return Loss::Challenge(Arc::clone(challenge));
+        }
+        tracing::warn!(backend, error = chain(self), "a call lost its server");
+        Loss::Failed {
+            message: self.to_string(),
+            may_have_run: self.may_have_run(),
+        }
+    }
+}

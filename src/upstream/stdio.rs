@@ -1,0 +1,115 @@
+//! stdio: the server is a program that this one starts, each session a process of it.
+//!
+//! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON object (banners)
+//! are logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
+//! told, and the next one is started after a pause that grows while processes do not last. One that is not needed any
+//! more has its input closed; if that does not end it, it is asked (SIGTERM) and then made to (SIGKILL), with everything
+//! that it started and that stayed in its process group.
+//! Spec: 2025-11-25 basic/transports, "stdio"; basic/lifecycle, "Shutdown".
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::backoff::Backoff;
+use super::channel::{Channel, Ending, Hub, Queue};
+use super::error::UpstreamError;
+
+mod process;
+mod program;
+
+pub use program::Program;
+
+use process::Process;
+
+/// The pauses before a program that did not last is started again.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+/// Well below what callers wait for a session.
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// The clocks and bounds of processes; see the configuration.
+#[derive(Debug, Clone)]
+pub struct ProcessLimits {
+    /// The longest line of the server.
+    pub message_bytes_max: usize,
+    /// How long a one-way message may take to be written.
+    pub send_timeout: Duration,
+    /// How long a process may take to end, first by itself and then when it was asked to.
+    pub stop_grace: Duration,
+}
+
+/// A program that speaks stdio.
+#[derive(Debug)]
+pub struct Stdio {
+    backend: Box<str>,
+    program: Program,
+    limits: ProcessLimits,
+    tasks: TaskTracker,
+    restarts: Mutex<Restarts>,
+}
+
+/// When the program may be started again.
+#[derive(Debug)]
+struct Restarts {
+    backoff: Backoff,
+    not_before: Option<Instant>,
+}
+
+impl Stdio {
+    /// The program of a backend. Its processes are looked after on `tasks`.
+    #[must_use]
+    pub fn new(backend: &str, program: Program, limits: ProcessLimits, tasks: TaskTracker) -> Self {
+        Self {
+            backend: backend.into(),
+            program,
+            limits,
+            tasks,
+            restarts: Mutex::new(Restarts {
+                backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX),
+                not_before: None,
+            }),
+        }
+    }
+
+    /// Starts a process for one session.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) async fn connect(self: &Arc<Self>) -> Result<Channel, UpstreamError> {
+        let not_before = self.restarts().not_before;
+        if let Some(moment) = not_before {
+            tokio::time::sleep_until(moment).await;
+        }
+        let (hub, general) = Hub::new();
+        let (queue, parcels) = Queue::new(Arc::clone(&hub));
+        let end = Ending::default();
+        let process = Process::start(self, Arc::clone(&hub), end.clone());
+        let process = process.map_err(|error| UpstreamError::Connect(error.into()))?;
+        let server = Arc::clone(self);
+        self.tasks.spawn(async move {
+            let started = Instant::now();
+            if process.carry(parcels).await {
+                server.did_not_last(started.elapsed());
+            }
+        });
+        let send_timeout = self.limits.send_timeout;
+        Ok(Channel::new(
+            Box::new(queue),
+            (hub, general),
+            end,
+            send_timeout,
+        ))
+    }
+
+    fn did_not_last(&self, lasted: Duration) {
+        let mut restarts = self.restarts();
+        let pause = restarts.backoff.after(lasted);
+        restarts.not_before = Some(Instant::now() + pause);
+    }
+
+    fn restarts(&self) -> std::sync::MutexGuard<'_, Restarts> {
+        self.restarts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

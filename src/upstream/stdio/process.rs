@@ -1,0 +1,249 @@
+//! One process from its start to the end of its group.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use memchr::memchr2;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{ProcessLimits, Stdio};
+use crate::upstream::channel::{Ending, Hub, Parcel};
+use crate::upstream::error::{ChannelEnd, UpstreamError};
+use crate::wire::line::{Line, Lines};
+
+/// How much is read at once: what a pipe holds.
+const READ_BYTES: usize = 64 << 10;
+
+/// The longest line of standard error, and of a banner, that is logged.
+const LOGGED_BYTES_MAX: usize = 4 << 10;
+
+/// How long a process that has closed its output may take to say with what status it ends. It is in the log alone.
+const STATUS_WAIT: Duration = Duration::from_millis(200);
+
+/// How often a process group is looked for that has outlived its leader: nothing tells of its end.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// One process.
+pub(super) struct Process {
+    backend: Box<str>,
+    pid: Option<u32>,
+    child: Child,
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    stderr: ChildStderr,
+    limits: ProcessLimits,
+    hub: Arc<Hub>,
+    end: Ending,
+}
+
+impl Process {
+    /// Starts the program of a server; what it says goes to the hub.
+    pub(super) fn start(server: &Stdio, hub: Arc<Hub>, end: Ending) -> io::Result<Self> {
+        let mut child = server.program.command().spawn()?;
+        let piped = || io::Error::other("a stream is no pipe");
+        let stdin = child.stdin.take().ok_or_else(piped)?;
+        let stdout = child.stdout.take().ok_or_else(piped)?;
+        let stderr = child.stderr.take().ok_or_else(piped)?;
+        let (backend, pid) = (server.backend.clone(), child.id());
+        tracing::debug!(%backend, pid, "a process of the server is started");
+        Ok(Self {
+            backend,
+            pid,
+            child,
+            stdin,
+            stdout,
+            stderr,
+            limits: server.limits.clone(),
+            hub,
+            end,
+        })
+    }
+
+    /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left;
+    /// whether it ended by itself.
+    pub(super) async fn carry(self, parcels: mpsc::Receiver<Parcel>) -> bool {
+        let Self {
+            backend,
+            pid,
+            mut child,
+            stdin,
+            mut stdout,
+            mut stderr,
+            limits,
+            hub,
+            end,
+        } = self;
+        let logging = log_errors(&mut stderr, &backend, pid);
+        let ended = async {
+            let ended = tokio::select! {
+                ended = read(&mut stdout, &hub, &backend, limits.message_bytes_max) => ended,
+                () = write(stdin, parcels) => ChannelEnd::Stopped,
+                () = end.wanted.cancelled() => ChannelEnd::Stopped,
+            };
+            let is_unwanted = matches!(ended, ChannelEnd::Stopped);
+            let ended = match ended {
+                ChannelEnd::Exited(_) => exited(&mut child).await,
+                other => other,
+            };
+            if !is_unwanted {
+                let error = crate::observe::chain(&ended);
+                tracing::warn!(%backend, pid, error, "a session with the server is over");
+            }
+            hub.over(ended);
+            // What it still says would fill its pipe and keep it from ending.
+            tokio::select! {
+                () = stop(&mut child, pid, limits.stop_grace) => {}
+                () = drain(&mut stdout) => {}
+            }
+            !is_unwanted
+        };
+        let ended = tokio::select! {
+            ended = ended => ended,
+            () = logging => false,
+        };
+        end.done.cancel();
+        ended
+    }
+}
+
+/// How a process ended that closed its output.
+async fn exited(child: &mut Child) -> ChannelEnd {
+    ChannelEnd::Exited(match timeout(STATUS_WAIT, child.wait()).await {
+        Ok(Ok(status)) => status.to_string().into(),
+        Ok(Err(error)) => error.into(),
+        Err(_) => "it closed its output and goes on".into(),
+    })
+}
+
+/// Reads messages up to the end of the output, whose status is not known yet.
+async fn read(stdout: &mut ChildStdout, hub: &Hub, backend: &str, bytes_max: usize) -> ChannelEnd {
+    let mut lines = Lines::new(bytes_max);
+    loop {
+        while let Some(line) = lines.next_line() {
+            match line {
+                // What is no object is no message: servers greet, and libraries of theirs print.
+                Line::Whole(line) if line.first() != Some(&b'{') && line.first() != Some(&b'[') => {
+                    let text = String::from_utf8_lossy(&line[..line.len().min(LOGGED_BYTES_MAX)]);
+                    tracing::debug!(backend, %text, "a line of the server that is no message is skipped");
+                }
+                Line::Whole(line) => hub.arrived(line).await,
+                Line::TooLong => return ChannelEnd::TooLarge { bytes_max },
+            }
+        }
+        match fill(stdout, &mut lines).await {
+            Ok(0) => return ChannelEnd::Exited("".into()),
+            Ok(_) => {}
+            Err(error) => return ChannelEnd::Broken(error.into()),
+        }
+    }
+}
+
+async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Result<usize> {
+    lines.buffer().reserve(READ_BYTES);
+    from.read_buf(lines.buffer()).await
+}
+
+/// Writes messages until nobody has any more or the process does not take them; then it waits for the end to be seen
+/// on the output.
+async fn write(mut stdin: ChildStdin, mut parcels: mpsc::Receiver<Parcel>) {
+    while let Some(parcel) = parcels.recv().await {
+        let Some((message, done)) = parcel.go() else {
+            continue;
+        };
+        let written = stdin.write_all(&line(message)).await;
+        let is_broken = written.is_err();
+        // Whoever sent it may have gone.
+        let _ = done.send(written.map_err(|error| UpstreamError::Request(error.into())));
+        if is_broken {
+            break;
+        }
+    }
+    // Nothing more is written; what the server still says is read.
+    drop(stdin);
+    std::future::pending().await
+}
+
+/// A message and its line end. Within JSON a line end can only be space between tokens.
+fn line(message: Bytes) -> BytesMut {
+    let mut line = BytesMut::with_capacity(message.len() + 1);
+    line.extend_from_slice(&message);
+    let mut from = 0;
+    while let Some(at) = memchr2(b'\n', b'\r', &line[from..]) {
+        from += at;
+        line[from] = b' ';
+    }
+    line.extend_from_slice(b"\n");
+    line
+}
+
+/// Logs standard error, for as long as there may be any.
+async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
+    let mut lines = Lines::new(LOGGED_BYTES_MAX);
+    loop {
+        while let Some(line) = lines.next_line() {
+            match line {
+                Line::Whole(line) => {
+                    let text = String::from_utf8_lossy(&line);
+                    tracing::info!(backend, pid, %text, "the server says");
+                }
+                Line::TooLong => tracing::info!(backend, pid, "the server says a very long line"),
+            }
+        }
+        if !matches!(fill(stderr, &mut lines).await, Ok(1..)) {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Reads what nobody wants any more.
+async fn drain(stdout: &mut ChildStdout) {
+    let mut unwanted = BytesMut::with_capacity(READ_BYTES);
+    while matches!(stdout.read_buf(&mut unwanted).await, Ok(1..)) {
+        unwanted.clear();
+    }
+    std::future::pending().await
+}
+
+/// Ends a process whose input is closed, and its group.
+async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
+    let group = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+    let signal = |signal| group.map(|group| kill_process_group(group, signal));
+    if timeout(grace, child.wait()).await.is_err() {
+        signal(Signal::TERM);
+        if timeout(grace, child.wait()).await.is_err() {
+            signal(Signal::KILL);
+            // Killed, it cannot but end.
+            let _ = child.wait().await;
+        }
+    }
+    // What it started may outlive it.
+    let Some(group) = group.filter(|group| test_kill_process_group(*group).is_ok()) else {
+        return;
+    };
+    signal(Signal::TERM);
+    let is_gone = async {
+        while test_kill_process_group(group).is_ok() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    if timeout(grace, is_gone).await.is_err() {
+        signal(Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        let message = Bytes::from_static(b"{\"a\":\r\n [1,\n2]}");
+        assert_eq!(line(message), &b"{\"a\":   [1, 2]}\n"[..]);
+    }
+}

@@ -1,0 +1,155 @@
+"""A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
+
+Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
+offspring (starts a child that outlives it), roots (asks for roots as soon as it is initialized, and after they changed),
+deaf (never answers a ping), mute (asks for nothing more once roots have changed).
+Tools: echo, env, pid, ask, ask_log, die, die_asking, big, nonsense, wrong_id, ask_late, slow, roots.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+MANNERS = sys.argv[1:]
+OUT = threading.Lock()
+ANSWERS = {}
+ROOTS = []
+FREE = threading.Event()
+IDS = iter(range(10**9))
+
+
+def say(line):
+    with OUT:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
+def send(**message):
+    say(json.dumps({"jsonrpc": "2.0", **message}))
+
+
+def text(words):
+    return {"content": [{"type": "text", "text": words}]}
+
+
+def ask(method, params):
+    key = next(IDS)
+    arrived = threading.Event()
+    ANSWERS[key] = [arrived, None]
+    send(id=key, method=method, params=params)
+    arrived.wait()
+    return ANSWERS.pop(key)[1]
+
+
+def form(name):
+    schema = {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
+    return ask("elicitation/create", {"message": f"Please give {name}.", "requestedSchema": schema})
+
+
+def said(answer):
+    return json.dumps(answer.get("result", answer.get("error")).get("content", "refused"))
+
+
+def ask_for_roots():
+    def asking():
+        answer = ask("roots/list", {}).get("result", {}).get("roots", [])
+        ROOTS[:] = [root["uri"] for root in answer]
+
+    threading.Thread(target=asking, daemon=True).start()
+
+
+def call(key, name, arguments, meta):
+    log = {"level": "info", "data": "working"}
+    if name == "echo":
+        send(id=key, result=text(json.dumps(arguments)))
+    elif name == "env":
+        send(id=key, result=text(json.dumps(dict(os.environ))))
+    elif name == "pid":
+        send(id=key, result=text(str(os.getpid())))
+    elif name == "roots":
+        send(id=key, result=text(" ".join(ROOTS)))
+    elif name == "ask":
+        send(id=key, result=text(said(form("name"))))
+    elif name == "ask_log":
+        token = meta.get("progressToken")
+        for step in (1, 2):
+            if token is not None:
+                send(method="notifications/progress", params={"progressToken": token, "progress": step})
+            send(method="notifications/message", params=log)
+        answer = said(form("name"))
+        send(method="notifications/message", params=log)
+        send(id=key, result=text(answer))
+    elif name == "die":
+        print("about to die", file=sys.stderr, flush=True)
+        os._exit(7)
+    elif name == "die_asking":
+        send(id="last", method="elicitation/create", params={"message": "?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}})
+        FREE.wait()
+        os._exit(7)
+    elif name == "big":
+        send(id=key, result=text("x" * arguments["bytes"]))
+    elif name == "nonsense":
+        for line in ("", "hello", "{not json", '{"jsonrpc":"2.0"}', "[1,2", "7", '"text"', '{"jsonrpc":"2.0","id":999999,"result":{}}'):
+            say(line)
+        send(id=key, result=text("in spite of it"))
+    elif name == "wrong_id":
+        send(id="server-error", error={"code": -32001, "message": "no such tool"})
+    elif name == "ask_late":
+        send(id=key, result=text("first"))
+        send(id="late", method="elicitation/create", params={"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
+    elif name == "slow":
+        FREE.wait()
+        send(id=key, result=text("slow"))
+    else:
+        send(id=key, error={"code": -32602, "message": f"unknown tool {name}"})
+
+
+def take(message):
+    key, method, params = message.get("id"), message.get("method"), message.get("params") or {}
+    if method == "initialize":
+        send(method="notifications/message", params={"level": "info", "data": "too early"})
+        send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
+    elif method == "notifications/initialized":
+        if "roots" in MANNERS:
+            ask_for_roots()
+    elif method == "notifications/roots/list_changed":
+        if "roots" in MANNERS and "mute" not in MANNERS:
+            ask_for_roots()
+    elif method == "ping":
+        if "deaf" not in MANNERS:
+            send(id=key, result={})
+    elif method == "tools/list":
+        send(id=key, result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        arguments, meta = params.get("arguments", {}), params.get("_meta", {})
+        threading.Thread(target=call, args=(key, params["name"], arguments, meta), daemon=True).start()
+    elif method == "logging/setLevel":
+        send(id=key, result={})
+    elif method == "notifications/cancelled":
+        print("cancelled", params.get("requestId"), file=sys.stderr, flush=True)
+    elif method is None and key in ANSWERS:
+        ANSWERS[key][1] = message
+        ANSWERS[key][0].set()
+    elif method is None:
+        print("answered", json.dumps(message), file=sys.stderr, flush=True)
+    elif key is not None:
+        # As some real servers do with what they do not know.
+        os._exit(3)
+
+
+if "banner" in MANNERS:
+    say("Welcome to the program, version 1\n")
+if "offspring" in MANNERS:
+    child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print("offspring", child.pid, file=sys.stderr, flush=True)
+if "stubborn" in MANNERS:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("pid", os.getpid(), file=sys.stderr, flush=True)
+for line in sys.stdin:
+    take(json.loads(line))
+print("input closed", file=sys.stderr, flush=True)
+if "stubborn" in MANNERS:
+    FREE.wait()
