@@ -17,16 +17,17 @@ use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
 use self::in_flight::{Entry, InFlight};
-use self::outbox::{Gone, Outbox};
+use self::outbox::{Gone, Last, Outbox};
 use super::admission::{self, ClientMessage, Refusal};
 use super::message::{self, Events};
-use crate::call::Reply;
 use crate::hold::LegEvent;
 use crate::hold::order::Answer;
 use crate::route::{Admitted, ClientHeaders, Gateway, Served};
+use crate::translate::subscription;
 use crate::wire::error;
-use crate::wire::legacy::CANCELLED;
+use crate::wire::jsonrpc::ClientId;
 use crate::wire::line::{Line, Lines};
+use crate::wire::modern::CANCELLED;
 use crate::wire::object::{self, RawObject};
 
 mod in_flight;
@@ -201,9 +202,12 @@ impl StdioFront {
     }
 
     async fn refuse(&self, refusal: Refusal) -> Result<(), Gone> {
+        self.outbox.put(self.refused(refusal)).await
+    }
+
+    fn refused(&self, refusal: Refusal) -> Vec<u8> {
         let refusal = refusal.noted(self.gateway.metrics());
-        let message = message::error_response(refusal.id.as_ref(), &refusal.error);
-        self.outbox.put(message).await
+        message::error_response(refusal.id.as_ref(), &refusal.error)
     }
 
     /// Answers a request, unless it is cancelled first: dropped, its leg counts as gone.
@@ -221,9 +225,8 @@ impl StdioFront {
         let admitted = match admitted(line) {
             Ok(admitted) => admitted,
             Err(refusal) => {
-                let refusal = refusal.noted(self.gateway.metrics());
-                let message = message::error_response(refusal.id.as_ref(), &refusal.error);
-                return self.outbox.put_last(message, entry).await;
+                let last = Last::Response(self.refused(refusal));
+                return self.outbox.put_last(last, entry).await;
             }
         };
         let id = admitted.id.clone();
@@ -235,26 +238,35 @@ impl StdioFront {
             .await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
         let last = match served {
-            Served::Leg(Answer::Reply(reply)) => Some(reply),
-            Served::Leg(Answer::Stream { first, rest }) => self.relay(first, rest).await?,
-            Served::Subscription(first, rest) => self.relay(first, rest).await?,
+            Served::Leg(Answer::Reply(reply)) => Last::Response(message::response(&id, &reply)),
+            Served::Leg(Answer::Stream { first, rest }) => {
+                Last::Response(self.relay(&id, first, rest).await?)
+            }
+            // The spec wants a result of a subscription that ends (basic/patterns/subscriptions), and its stream closed,
+            // which over stdio is a notification (basic/patterns/cancellation). In this order SDKs take it for a good end.
+            Served::Subscription(first, rest) => {
+                let response = self.relay(&id, first, rest).await?;
+                Last::Closing(response, subscription::torn_down(&id))
+            }
         };
-        let last = last.map_or_else(
-            || message::lost(&id),
-            |reply| message::response(&id, &reply),
-        );
         self.outbox.put_last(last, entry).await
     }
 
-    /// Tells what comes before the reply. While the client does not read, this waits and the stream's own queue
-    /// fills: it drops notifications then, as it does for a slow client over HTTP, and never the reply.
-    async fn relay(&self, first: Bytes, mut rest: impl Events) -> Result<Option<Reply>, Gone> {
+    /// Tells what comes before the response, and returns that. While the client does not read, this waits and the
+    /// stream's own queue fills: it drops notifications then, as it does for a slow client over HTTP, and never the
+    /// reply.
+    async fn relay(
+        &self,
+        id: &ClientId,
+        first: Bytes,
+        mut rest: impl Events,
+    ) -> Result<Vec<u8>, Gone> {
         self.outbox.put(first.into()).await?;
         loop {
             match rest.next().await {
                 Some(LegEvent::Note(note)) => self.outbox.put(note.into()).await?,
-                Some(LegEvent::Reply(reply)) => return Ok(Some(reply)),
-                None => return Ok(None),
+                Some(LegEvent::Reply(reply)) => return Ok(message::response(id, &reply)),
+                None => return Ok(message::lost(id)),
             }
         }
     }

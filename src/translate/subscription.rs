@@ -270,6 +270,16 @@ pub fn listen_result(id: &ClientId, server_info: Option<&RawValue>) -> Vec<u8> {
     out
 }
 
+/// The notification that closes a subscription's stream where streams share a channel. Servers send it for nothing else
+/// (basic/patterns/cancellation).
+#[must_use]
+pub fn torn_down(id: &ClientId) -> Vec<u8> {
+    let mut params = format!(r#"{{"requestId":{}"#, id.as_json()).into_bytes();
+    push_subscription(&mut params, None, id);
+    params.push(b'}');
+    jsonrpc::notification(modern::CANCELLED, Some(&params))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,9 @@ pub const META_PROGRESS_TOKEN: &str = "progressToken";
 
 /// Notification: the first one of a subscription, with the part of its filter that is honoured.
 pub const SUBSCRIPTIONS_ACKNOWLEDGED: &str = "notifications/subscriptions/acknowledged";
+/// Notification of both eras: a request of the sender is no longer wanted; of a server, over stdio, that a subscription
+/// has ended.
+pub const CANCELLED: &str = "notifications/cancelled";
 /// Notification of both eras: a resource has changed.
 pub const RESOURCES_UPDATED: &str = "notifications/resources/updated";
 

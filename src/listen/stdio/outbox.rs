@@ -40,14 +40,30 @@ impl Outbox {
         Ok(())
     }
 
-    /// Sends the last message of a request. Until it is on its way the request can be cancelled, and its id is taken:
+    /// Sends what is said last of a request. Until it is on its way the request can be cancelled, and its id is taken:
     /// from then on its client may use it again. Cancel-safe.
-    pub(super) async fn put_last(&self, message: Vec<u8>, entry: Entry) -> Result<(), Gone> {
+    pub(super) async fn put_last(&self, last: Last, entry: Entry) -> Result<(), Gone> {
         let room = self.0.reserve().await.map_err(|_| Gone)?;
         drop(entry);
-        room.send(line(message));
+        room.send(match last {
+            Last::Response(response) => line(response),
+            Last::Closing(response, torn_down) => {
+                let mut lines = line(response);
+                lines.extend(line(torn_down));
+                lines
+            }
+        });
         Ok(())
     }
+}
+
+/// What is said last of a request.
+#[derive(Debug)]
+pub(super) enum Last {
+    /// Its response.
+    Response(Vec<u8>),
+    /// Its response, and that its stream is closed.
+    Closing(Vec<u8>, Vec<u8>),
 }
 
 /// The message as one line. Payloads are left as servers wrote them, and some servers indent: within JSON a line end

@@ -39,6 +39,13 @@ async fn hears(desk: &mut Desk, subscription: &Request, method: &str) {
     );
 }
 
+/// Asserts that a message closes the stream of a subscription.
+fn is_torn_down(message: &Value, id: u64) {
+    assert_eq!(message["method"], "notifications/cancelled", "{message}");
+    assert_eq!(message["params"]["requestId"], id, "{message}");
+    assert_eq!(message["params"]["_meta"][ID], id, "{message}");
+}
+
 fn told_to_unsubscribe(ledger: &Ledger) -> bool {
     asked(ledger, "resources/unsubscribe") == ["\"arena:one\""]
 }
@@ -85,6 +92,7 @@ async fn subscriptions_are_told_apart() {
         let id = message["id"].as_u64().unwrap();
         assert!(ids.contains(&id), "{message}");
         assert_eq!(message["result"]["_meta"][ID], id, "{message}");
+        is_torn_down(&desk.gateway.next().await, id);
     }
     let ended = desk.gateway.ended().await;
     assert_eq!((ended.code, ended.rest), (0, vec![]));
@@ -107,7 +115,7 @@ async fn the_end_of_the_input_ends_everything() {
         let of_request = |message: &&Value| message["id"] == *id;
         ended.rest.iter().filter(of_request).collect()
     };
-    assert_eq!(ended.rest.len(), 2, "{:?}", ended.rest);
+    assert_eq!(ended.rest.len(), 3, "{:?}", ended.rest);
     assert_eq!(of(&subscription)[0]["result"]["resultType"], "complete");
     assert_eq!(of(&running)[0]["error"]["data"]["reason"], "lost");
     desk.puppet.settled().await;
@@ -189,6 +197,8 @@ async fn a_second_signal_or_the_end_of_the_input_hurries() {
         desk.gateway.signal_end();
         // It has heard: subscriptions end.
         desk.gateway.result(&subscription).await;
+        let id = subscription.message()["id"].as_u64().unwrap();
+        is_torn_down(&desk.gateway.next().await, id);
         hurries(&mut desk);
         let message = desk.gateway.response(&running).await;
         assert_eq!(message["error"]["data"]["mayHaveRun"], true, "{message}");
