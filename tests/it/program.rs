@@ -32,7 +32,8 @@ fn refusal(reply: &Reply, code: i64) -> String {
 /// The numbers that the program wrote after `word` to its standard error.
 fn pids(gateway: &Gateway, word: &str) -> Vec<u32> {
     let log = gateway.log();
-    let after = log.split(&format!("text={word} ")).skip(1);
+    let before = format!("text={word} ");
+    let after = log.split(&before).skip(1);
     after
         .map(|rest| {
             let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
