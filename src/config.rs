@@ -75,6 +75,8 @@ pub struct BackendSettings {
 pub enum Legacy {
     /// At a URL, over HTTP.
     Http(Uri),
+    /// At a URL, over WebSocket.
+    WebSocket(Uri),
     /// A program that speaks stdio.
     Program(Program),
 }
@@ -83,7 +85,7 @@ pub enum Legacy {
 impl fmt::Display for Legacy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Http(uri) => uri.fmt(formatter),
+            Self::Http(uri) | Self::WebSocket(uri) => uri.fmt(formatter),
             Self::Program(program) => program.fmt(formatter),
         }
     }
@@ -324,7 +326,7 @@ impl Settings {
     pub fn sessions_max(&self) -> usize {
         let limits = &self.limits;
         match self.backend.legacy {
-            Legacy::Http(_) => limits.sessions_max,
+            Legacy::Http(_) | Legacy::WebSocket(_) => limits.sessions_max,
             Legacy::Program(_) => limits.processes_max.min(limits.sessions_max),
         }
     }

@@ -21,7 +21,7 @@ use holdfast::observe::Metrics;
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
 use holdfast::subscription::{SubscriptionLimits, Subscriptions};
-use holdfast::upstream::{ProcessLimits, Stdio, StreamableHttp, Target, TransportLimits};
+use holdfast::upstream::{HttpTarget, ProcessLimits, Stdio, Target, TransportLimits, WebSocket};
 
 /// How often idle sessions and old outcomes are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
@@ -35,7 +35,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// What stands behind the front, whichever that is.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
-    /// The server behind, as http://HOST:PORT/PATH
+    /// The server behind, as http://HOST:PORT/PATH or ws://HOST:PORT/PATH
     #[arg(
         long,
         value_name = "URL",
@@ -207,17 +207,15 @@ impl Core {
 /// The server behind.
 fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let (timers, limits) = (&settings.timers, &settings.limits);
+    let transport = TransportLimits {
+        connect_timeout: timers.connect_timeout,
+        send_timeout: timers.send_timeout,
+        upstream_idle: timers.upstream_idle,
+        message_bytes_max: limits.message_bytes_max,
+    };
     match settings.backend.legacy.clone() {
-        Legacy::Http(uri) => {
-            let transport = TransportLimits {
-                connect_timeout: timers.connect_timeout,
-                send_timeout: timers.send_timeout,
-                upstream_idle: timers.upstream_idle,
-                message_bytes_max: limits.message_bytes_max,
-            };
-            let server = StreamableHttp::new(uri, transport);
-            Target::StreamableHttp(Arc::new(server))
-        }
+        Legacy::Http(uri) => Target::Http(HttpTarget::new(uri, transport, tasks.clone())),
+        Legacy::WebSocket(uri) => Target::WebSocket(WebSocket::new(uri, transport, tasks.clone())),
         Legacy::Program(program) => {
             let process = ProcessLimits {
                 message_bytes_max: limits.message_bytes_max,

@@ -160,11 +160,11 @@ fn at(text: &str) -> Result<Legacy, ConfigError> {
     let url =
         url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
     match url.scheme() {
-        "http" => {}
+        "http" | "ws" => {}
         scheme => {
             return Err(wrong(
                 "legacy",
-                format!("this version speaks http:// to servers, not {scheme}://"),
+                format!("this version speaks http:// and ws:// to servers, not {scheme}://"),
             ));
         }
     }
@@ -178,5 +178,8 @@ fn at(text: &str) -> Result<Legacy, ConfigError> {
         .as_str()
         .parse()
         .map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
-    Ok(Legacy::Http(uri))
+    Ok(match url.scheme() {
+        "ws" => Legacy::WebSocket(uri),
+        _ => Legacy::Http(uri),
+    })
 }

@@ -1,21 +1,24 @@
-//! Opening a legacy session: `initialize`, `notifications/initialized`, the general stream.
+//! Opening a legacy session: `initialize`, `notifications/initialized`, over the transport that the server speaks.
 //!
-//! Spec: 2025-11-25 basic/lifecycle, "Initialization" and "Version Negotiation".
+//! Of a server at an `http://` URL only trying shows whether it speaks Streamable HTTP, HTTP+SSE or no legacy revision at
+//! all. What is evidence for that, and what is not (silence, 401, 403, 5xx), stands in docs/mapping.md.
+//! Spec: 2025-11-25 basic/lifecycle, "Initialization" and "Version Negotiation"; basic/transports, "Backwards
+//! Compatibility".
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, timeout_at};
 
 use super::Number;
 use super::SessionKey;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
-use crate::upstream::{Claim, Connection, Target, UpstreamError};
+use crate::upstream::{Claim, Connection, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
-use crate::wire::legacy;
+use crate::wire::{header, legacy, modern};
 
 /// Why no session could be opened. Nothing of a call was sent yet.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +29,12 @@ pub enum HandshakeError {
     /// The server answered `initialize` with an error.
     #[error("the server refused to open a session: {}", .0.message)]
     Refused(ErrorObject),
+    /// The server is no legacy one.
+    #[error(
+        "the server speaks revision {} and no legacy one: it needs no gateway",
+        modern::PROTOCOL_VERSION
+    )]
+    Modern,
     /// The `InitializeResult` is not one.
     #[error("the server's answer to `initialize` is not understood")]
     Malformed,
@@ -34,61 +43,170 @@ pub enum HandshakeError {
     Revision(Box<str>),
 }
 
-/// Runs the handshake; on success the server counts the session as open. A session that it opened in a handshake
-/// that then failed is ended: nobody would ever use it.
-pub(super) async fn open(
-    target: &Target,
-    key: &SessionKey,
-    credentials: Option<HeaderValue>,
-    (session, id): (Number, UpstreamId),
-    within: Duration,
-) -> Result<(Connection, ServerIdentity), HandshakeError> {
-    let deadline = Instant::now() + within;
-    let late = |_| HandshakeError::from(UpstreamError::Timeout);
-    let connected = timeout_at(deadline, target.connect(credentials)).await;
-    let connection = connected.map_err(late)??;
-    let shaken = timeout_at(deadline, shake_hands(&connection, key, id)).await;
-    match shaken.unwrap_or_else(|elapsed| Err(late(elapsed))) {
-        Ok(identity) => Ok((connection, identity)),
-        Err(error) => {
-            if let Err(error) = connection.close().await {
-                let error = chain(&error);
-                tracing::debug!(
-                    session,
-                    error,
-                    "it failed to open and could not be closed at the server"
-                );
-            }
-            Err(error)
+impl HandshakeError {
+    /// Whether it shows that the server does not speak the transport, or no legacy revision: whatever else keeps a
+    /// session from being opened may pass.
+    fn is_evidence(&self) -> bool {
+        match self {
+            Self::Upstream(error) => matches!(
+                error,
+                UpstreamError::Status(400 | 404 | 405)
+                    | UpstreamError::ContentType
+                    | UpstreamError::Endpoint(_)
+            ),
+            Self::Refused(_) => true,
+            Self::Modern | Self::Malformed | Self::Revision(_) => false,
         }
     }
 }
 
-/// Both messages of the handshake.
-async fn shake_hands(
-    connection: &Connection,
-    key: &SessionKey,
-    id: UpstreamId,
-) -> Result<ServerIdentity, HandshakeError> {
-    let initialize = initialize(key, id).into();
-    // What comes before the answer belongs to no call.
-    let mut exchange = connection.request(id, initialize, HeaderMap::new(), Claim::All);
-    let answered = exchange.answered().await;
-    connection.opened_by(&exchange);
-    answered?;
-    let identity = loop {
-        let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
-        if let Some(identity) = initialized(&message, id)? {
-            break identity;
+/// A session that is to be opened.
+pub(super) struct Handshake<'a> {
+    pub(super) target: &'a Target,
+    pub(super) key: &'a SessionKey,
+    pub(super) credentials: Option<HeaderValue>,
+    pub(super) number: Number,
+    pub(super) id: UpstreamId,
+}
+
+impl Handshake<'_> {
+    /// Runs the handshake; on success the server counts the session as open. A session that it opened in a handshake
+    /// that then failed is ended: nobody would ever use it.
+    pub(super) async fn open(
+        self,
+        within: Duration,
+    ) -> Result<(Connection, ServerIdentity), HandshakeError> {
+        let deadline = Instant::now() + within;
+        let mut failed = None;
+        for &transport in self.target.transports() {
+            match self.open_over(transport, deadline).await {
+                Ok(opened) => {
+                    self.target.was_found(transport);
+                    return Ok(opened);
+                }
+                Err(error) if error.is_evidence() => {
+                    failed.get_or_insert(error);
+                }
+                Err(error) => return Err(failed.unwrap_or(error)),
+            }
         }
-        if let Some(answer) = too_early(&message) {
-            connection.send(answer.into()).await?;
+        let is_modern = timeout_at(deadline, self.is_modern()).await;
+        match failed {
+            _ if is_modern == Ok(true) => Err(HandshakeError::Modern),
+            Some(error) => Err(error),
+            None => Err(UpstreamError::Ended.into()),
         }
-    };
-    connection.speaks(&identity.protocol_version);
-    let notification = jsonrpc::notification(legacy::INITIALIZED, None);
-    connection.send(notification.into()).await?;
-    Ok(identity)
+    }
+
+    async fn open_over(
+        &self,
+        transport: Transport,
+        deadline: Instant,
+    ) -> Result<(Connection, ServerIdentity), HandshakeError> {
+        let late = |_| HandshakeError::from(UpstreamError::Timeout);
+        let connecting = self.target.connect(transport, self.credentials.clone());
+        let connection = timeout_at(deadline, connecting).await.map_err(late)??;
+        let shaken = timeout_at(deadline, self.shake_hands(&connection)).await;
+        match shaken.unwrap_or_else(|elapsed| Err(late(elapsed))) {
+            Ok(identity) => Ok((connection, identity)),
+            Err(error) => {
+                self.close(&connection).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn close(&self, connection: &Connection) {
+        if let Err(error) = connection.close().await {
+            let (session, error) = (self.number, chain(&error));
+            tracing::debug!(
+                session,
+                error,
+                "it failed to open and could not be closed at the server"
+            );
+        }
+    }
+
+    /// Both messages of the handshake.
+    async fn shake_hands(&self, connection: &Connection) -> Result<ServerIdentity, HandshakeError> {
+        let initialize = initialize(self.key, self.id).into();
+        // What comes before the answer belongs to no call.
+        let mut exchange = connection.request(self.id, initialize, HeaderMap::new(), Claim::All);
+        let answered = exchange.answered().await;
+        connection.opened_by(&exchange);
+        answered?;
+        let identity = loop {
+            let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
+            if let Some(identity) = initialized(&message, self.id)? {
+                break identity;
+            }
+            if let Some(answer) = too_early(&message) {
+                connection.send(answer.into()).await?;
+            }
+        };
+        connection.speaks(&identity.protocol_version);
+        let notification = jsonrpc::notification(legacy::INITIALIZED, None);
+        connection.send(notification.into()).await?;
+        Ok(identity)
+    }
+
+    /// Asks a server that is no legacy one whether it is a modern one, on a connection, or a process, of its own: some
+    /// legacy servers die of what they do not know.
+    async fn is_modern(&self) -> bool {
+        let &[transport, ..] = self.target.transports() else {
+            return false;
+        };
+        // HTTP+SSE is legacy by itself.
+        let transport = match transport {
+            Transport::HttpSse => Transport::StreamableHttp,
+            other => other,
+        };
+        let connecting = self.target.connect(transport, self.credentials.clone());
+        let Ok(connection) = connecting.await else {
+            return false;
+        };
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            (header::PROTOCOL_VERSION, modern::PROTOCOL_VERSION),
+            (header::METHOD, modern::Method::Discover.as_str()),
+        ] {
+            let name = HeaderName::from_static(name);
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        let mut exchange = connection.request(self.id, discover(self.id), headers, Claim::All);
+        let answer = exchange.next_message().await;
+        drop(exchange);
+        self.close(&connection).await;
+        let Ok(Some(answer)) = answer else {
+            return false;
+        };
+        match Message::parse(&answer) {
+            Ok(Message::Result { .. }) => true,
+            Ok(Message::Error { error, .. }) => is_modern(&error),
+            Ok(Message::Request { .. } | Message::Notification { .. }) | Err(_) => false,
+        }
+    }
+}
+
+/// Whether only a modern server gives this error.
+fn is_modern(error: &ErrorObject) -> bool {
+    matches!(
+        error.code,
+        error::HEADER_MISMATCH
+            | error::MISSING_CLIENT_CAPABILITY
+            | error::UNSUPPORTED_PROTOCOL_VERSION
+    )
+}
+
+/// `server/discover`, as a modern client asks it that can do nothing.
+fn discover(id: UpstreamId) -> Bytes {
+    let params = format!(
+        r#"{{"_meta":{{"{}":"{}","{}":{{}}}}}}"#,
+        modern::META_PROTOCOL_VERSION,
+        modern::PROTOCOL_VERSION,
+        modern::META_CLIENT_CAPABILITIES,
+    );
+    jsonrpc::request(id, modern::Method::Discover.as_str(), params.as_bytes()).into()
 }
 
 /// What a server is told that asks before it has answered itself: it may only ping.
@@ -128,6 +246,7 @@ fn initialized(message: &Bytes, id: UpstreamId) -> Result<Option<ServerIdentity>
             }
             Ok(Some(identity))
         }
+        Ok(Message::Error { error, .. }) if is_modern(&error) => Err(HandshakeError::Modern),
         Ok(Message::Error { error, .. }) => Err(HandshakeError::Refused(error)),
         Ok(_) => Ok(None),
         Err(_) => Err(HandshakeError::Malformed),

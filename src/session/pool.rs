@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 use super::changes::{Audience, Changes};
 use super::error::LeaseError;
 use super::general_stream::Listener;
-use super::handshake;
+use super::handshake::Handshake;
 use super::home::Home;
 use super::inbox::Inbox;
 use super::lease::Lease;
@@ -228,11 +228,14 @@ impl Pool {
     ) -> Result<Lease, LeaseError> {
         let counted = self.metrics.sessions.count();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
-        let (target, id) = (&self.target, self.next_id());
-        let within = self.settings.initialize_timeout;
-        let credentials = caller.credentials.clone();
-        let opened = handshake::open(target, &caller.key, credentials, (number, id), within);
-        let opened = opened.await?;
+        let handshake = Handshake {
+            target: &self.target,
+            key: &caller.key,
+            credentials: caller.credentials.clone(),
+            number,
+            id: self.next_id(),
+        };
+        let opened = handshake.open(self.settings.initialize_timeout).await?;
         let general_stream = self.general_stream(number, &opened.0).await;
         let (has_general_stream, stream) = match general_stream {
             Offer::Open(stream) => (true, Some(stream)),
@@ -282,6 +285,7 @@ impl Pool {
         let is_refused = match &error {
             UpstreamError::SessionGone
             | UpstreamError::Challenge(_)
+            | UpstreamError::Endpoint(_)
             | UpstreamError::ContentType => true,
             // Request timeout and too many requests pass; "not implemented" does not.
             UpstreamError::Status(status) => {
@@ -386,6 +390,10 @@ impl Home for Pool {
     }
 
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate) {
+        if fate == SessionFate::Retire && inbox.is_none() && session.connection.is_channel() {
+            // What the server still says of this call would be taken for another's.
+            session.mark_gone();
+        }
         session.is_exclusive.store(false, Ordering::Release);
         let mut shelf = match self.shelves.get_mut(&session.key) {
             Some(shelf) => shelf,

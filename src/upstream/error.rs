@@ -38,6 +38,9 @@ pub enum UpstreamError {
     /// A body that is neither JSON nor an event stream.
     #[error("the server's answer is neither JSON nor an event stream")]
     ContentType,
+    /// The `endpoint` event that HTTP+SSE begins with is not as it should be: nothing was sent.
+    #[error("the server's `endpoint` event {0}")]
+    Endpoint(&'static str),
     /// A message beyond the limit.
     #[error("the server's answer is larger than {bytes_max} bytes")]
     TooLarge {
@@ -77,7 +80,7 @@ impl UpstreamError {
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::SessionGone | Self::Challenge(_) => false,
+            Self::Connect(_) | Self::SessionGone | Self::Challenge(_) | Self::Endpoint(_) => false,
             Self::Status(status) => *status >= 500,
             Self::Request(_)
             | Self::Body(_)

@@ -22,7 +22,7 @@ use exchange::State;
 
 /// One server over Streamable HTTP.
 #[derive(Debug)]
-pub struct StreamableHttp {
+pub(super) struct StreamableHttp {
     http: HttpClient,
     uri: Uri,
 }
@@ -47,8 +47,7 @@ struct Attribution {
 
 impl StreamableHttp {
     /// A client of the server at `uri`. It connects when it is used.
-    #[must_use]
-    pub fn new(uri: Uri, limits: TransportLimits) -> Self {
+    pub(super) fn new(uri: Uri, limits: TransportLimits) -> Self {
         Self {
             http: HttpClient::new(limits),
             uri,

@@ -1,35 +1,139 @@
-//! A configured server, over whichever transport it speaks.
+//! A configured server, and which transport it was found to speak.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
-use ::http::HeaderValue;
+use ::http::{HeaderValue, Uri};
+use tokio_util::task::TaskTracker;
 
 use super::connection::Connection;
 use super::error::UpstreamError;
+use super::http::TransportLimits;
+use super::http_sse::HttpSse;
 use super::stdio::Stdio;
 use super::streamable_http::StreamableHttp;
+use super::websocket::WebSocket;
 
 /// A configured server.
 #[derive(Debug)]
 pub enum Target {
-    /// Over Streamable HTTP.
-    StreamableHttp(Arc<StreamableHttp>),
+    /// At an `http://` URL, of which only trying shows which transport is there.
+    Http(HttpTarget),
+    /// At a `ws://` URL.
+    WebSocket(WebSocket),
     /// A program.
     Stdio(Arc<Stdio>),
 }
 
+/// How a server can be spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Streamable HTTP, from revision 2025-03-26 on.
+    StreamableHttp,
+    /// HTTP+SSE of revision 2024-11-05.
+    HttpSse,
+    /// WebSocket.
+    WebSocket,
+    /// Standard input and output.
+    Stdio,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::StreamableHttp => "Streamable HTTP",
+            Self::HttpSse => "HTTP+SSE",
+            Self::WebSocket => "WebSocket",
+            Self::Stdio => "stdio",
+        })
+    }
+}
+
+/// A server over either of the HTTP transports.
+#[derive(Debug)]
+pub struct HttpTarget {
+    streamable: Arc<StreamableHttp>,
+    sse: Arc<HttpSse>,
+    found: Mutex<Option<Found>>,
+}
+
+/// What was found, and when.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    transport: Transport,
+    at: SystemTime,
+}
+
+impl HttpTarget {
+    /// The server at `uri`. It is asked nothing before a session is wanted.
+    #[must_use]
+    pub fn new(uri: Uri, limits: TransportLimits, tasks: TaskTracker) -> Self {
+        Self {
+            streamable: Arc::new(StreamableHttp::new(uri.clone(), limits.clone())),
+            sse: Arc::new(HttpSse::new(uri, limits, tasks)),
+            found: Mutex::default(),
+        }
+    }
+
+    fn found(&self) -> MutexGuard<'_, Option<Found>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Target {
+    /// The transports that the server may speak, the likeliest first.
+    #[must_use]
+    pub fn transports(&self) -> &'static [Transport] {
+        match self {
+            Self::Http(http) => match *http.found() {
+                Some(Found {
+                    transport: Transport::HttpSse,
+                    ..
+                }) => &[Transport::HttpSse, Transport::StreamableHttp],
+                _ => &[Transport::StreamableHttp, Transport::HttpSse],
+            },
+            Self::WebSocket(_) => &[Transport::WebSocket],
+            Self::Stdio(_) => &[Transport::Stdio],
+        }
+    }
+
+    /// Remembers that the server speaks this, as a session over it shows.
+    pub fn was_found(&self, transport: Transport) {
+        let Self::Http(http) = self else { return };
+        let now = SystemTime::now();
+        let mut found = http.found();
+        let before = found.replace(Found { transport, at: now });
+        drop(found);
+        match before {
+            Some(before) if before.transport == transport => {}
+            before => {
+                let before = before.map(|before| {
+                    let age = now.duration_since(before.at).unwrap_or_default();
+                    format!("{} until {age:?} ago", before.transport)
+                });
+                tracing::info!(%transport, before, "the transport of the server is found");
+            }
+        }
+    }
+
     /// A connection for one session, on which nothing was said yet.
     ///
     /// # Errors
     /// When the server cannot be reached.
     pub async fn connect(
         &self,
+        transport: Transport,
         credentials: Option<HeaderValue>,
     ) -> Result<Connection, UpstreamError> {
-        match self {
-            Self::StreamableHttp(server) => Ok(Connection::Http(server.connect(credentials))),
-            Self::Stdio(server) => server.connect().await.map(Connection::Channel),
-        }
+        let channel = match self {
+            Self::Http(http) if transport == Transport::StreamableHttp => {
+                return Ok(Connection::Http(http.streamable.connect(credentials)));
+            }
+            Self::Http(http) => http.sse.connect(credentials).await,
+            Self::WebSocket(server) => server.connect(credentials).await,
+            Self::Stdio(server) => server.connect().await,
+        };
+        channel.map(Connection::Channel)
     }
 }

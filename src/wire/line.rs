@@ -5,7 +5,7 @@
 //! Spec: 2026-07-28 basic/transports/stdio.
 
 use bytes::{Buf, Bytes, BytesMut};
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 /// Cuts a stream of bytes into lines.
 #[derive(Debug)]
@@ -87,11 +87,36 @@ impl Lines {
     }
 }
 
+/// A message as one line, with its end. Payloads are left as their peers wrote them, and some peers indent: within JSON
+/// a line end can only stand between tokens, where a space says the same.
+#[must_use]
+pub fn one_line(message: impl Into<Vec<u8>>) -> Vec<u8> {
+    let mut message = message.into();
+    let mut start = 0;
+    while let Some(at) = memchr2(b'\n', b'\r', &message[start..]) {
+        message[start + at] = b' ';
+        start += at + 1;
+    }
+    message.push(b'\n');
+    message
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_message_is_one_line() {
+        for (message, expected) in [
+            ("{}", "{}\n"),
+            ("{\r\n  \"a\": [\n1]\n}", "{    \"a\": [ 1] }\n"),
+            ("\n\n", "  \n"),
+        ] {
+            assert_eq!(one_line(message), expected.as_bytes(), "{message:?}");
+        }
+    }
 
     /// What the lines of `parts` are, each part being read at once.
     fn lines<'a>(bytes_max: usize, parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<Line> {

@@ -133,6 +133,17 @@ async fn each_call_that_may_be_asked_has_a_process_to_itself_and_others_share() 
     all_are_gone(pids(&gateway, "pid")).await;
 }
 
+/// Some servers ask whatever was declared.
+#[tokio::test]
+async fn a_caller_that_can_be_asked_nothing_is_told_what_it_would_need() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    let reply = client.able(json!({})).call("ask").await;
+    let error = reply.error(400, -32021);
+    let needed = &error["data"]["requiredCapabilities"];
+    assert_eq!(*needed, json!({"elicitation": {"form": {}}}));
+    gateway.settled().await;
+}
+
 #[tokio::test]
 async fn at_the_bound_of_processes_a_caller_waits_and_is_told() {
     let (gateway, client) = stage(&[], |config| {
@@ -187,11 +198,8 @@ async fn a_process_that_dies_ends_its_call_and_the_next_one_gets_another() {
         message.contains("the server's process has ended"),
         "{message}"
     );
-    let log = gateway.log();
-    assert!(
-        log.contains("exit status: 7") && log.contains("text=about to die"),
-        "{log}"
-    );
+    logs(&gateway, "exit status: 7").await;
+    logs(&gateway, "text=about to die").await;
     assert!(says(client.tool("echo", json!({}))).await.contains("{}"));
     gateway.settled().await;
 }
@@ -223,7 +231,6 @@ async fn killed_processes_end_their_held_and_running_calls() {
     gateway.settled().await;
 }
 
-/// A program that cannot stay up is started again after pauses, not as fast as it dies.
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_a_clear_error() {
     let gateway = Config::command(&["/nonexistent/program"]).start().await;

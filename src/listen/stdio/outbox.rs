@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_io_timeout::TimeoutWriter;
 
 use super::in_flight::Entry;
+use crate::wire::line::one_line;
 
 /// Lines that wait to be written. Enough to keep the writer busy; behind it each request waits with what it has to
 /// say, so that more would only be more memory for a client that does not read.
@@ -36,7 +37,7 @@ impl Outbox {
     /// Sends a message when there is room for it. Cancel-safe: it goes whole or not at all.
     pub(super) async fn put(&self, message: Vec<u8>) -> Result<(), Gone> {
         let room = self.0.reserve().await.map_err(|_| Gone)?;
-        room.send(line(message));
+        room.send(one_line(message));
         Ok(())
     }
 
@@ -46,10 +47,10 @@ impl Outbox {
         let room = self.0.reserve().await.map_err(|_| Gone)?;
         drop(entry);
         room.send(match last {
-            Last::Response(response) => line(response),
+            Last::Response(response) => one_line(response),
             Last::Closing(response, torn_down) => {
-                let mut lines = line(response);
-                lines.extend(line(torn_down));
+                let mut lines = one_line(response);
+                lines.extend(one_line(torn_down));
                 lines
             }
         });
@@ -64,18 +65,6 @@ pub(super) enum Last {
     Response(Vec<u8>),
     /// Its response, and that its stream is closed.
     Closing(Vec<u8>, Vec<u8>),
-}
-
-/// The message as one line. Payloads are left as servers wrote them, and some servers indent: within JSON a line end
-/// can only stand between tokens, where a space says the same.
-fn line(mut message: Vec<u8>) -> Vec<u8> {
-    let mut start = 0;
-    while let Some(at) = memchr::memchr2(b'\n', b'\r', &message[start..]) {
-        message[start + at] = b' ';
-        start += at + 1;
-    }
-    message.push(b'\n');
-    message
 }
 
 /// Writes lines until nobody has any more.
@@ -104,17 +93,6 @@ pub(super) async fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_message_is_one_line() {
-        for (message, expected) in [
-            ("{}", "{}\n"),
-            ("{\r\n  \"a\": [\n1]\n}", "{    \"a\": [ 1] }\n"),
-            ("\n\n", "  \n"),
-        ] {
-            assert_eq!(line(message.into()), expected.as_bytes(), "{message:?}");
-        }
-    }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_let_go() {

@@ -147,16 +147,22 @@ impl State {
         if let Some(id) = id.filter(|id| id.0 <= self.newest.0) {
             return self.leave(id);
         }
-        let mut waiting = self.waiting.keys();
-        let (Some(&only), None) = (waiting.next(), waiting.next()) else {
-            return None;
-        };
-        self.leave(only)
+        self.leave(self.only()?)
     }
 
-    /// Whoever gets what no id ties to a request.
+    /// Whoever gets what no id ties to a request. Of several that claim nothing none can be told to be meant.
     fn claiming(&self) -> Option<mpsc::Sender<Bytes>> {
-        let claimant = self.claimant.and_then(|id| self.waiting.get(&id));
+        let claimant = self.claimant.or_else(|| self.only());
+        let claimant = claimant.and_then(|id| self.waiting.get(&id));
         claimant.or(self.general.as_ref()).cloned()
+    }
+
+    /// The request that waits, if it is the only one.
+    fn only(&self) -> Option<UpstreamId> {
+        let mut waiting = self.waiting.keys();
+        match (waiting.next(), waiting.next()) {
+            (Some(&only), None) => Some(only),
+            _ => None,
+        }
     }
 }

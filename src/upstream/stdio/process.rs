@@ -4,8 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
-use memchr::memchr2;
+use bytes::BytesMut;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
@@ -16,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::{ProcessLimits, Stdio};
 use crate::upstream::channel::{Ending, Hub, Parcel};
 use crate::upstream::error::ChannelEnd;
-use crate::wire::line::{Line, Lines};
+use crate::wire::line::{Line, Lines, one_line};
 
 /// How much is read at once: what a pipe holds.
 const READ_BYTES: usize = 64 << 10;
@@ -169,7 +168,7 @@ async fn write(mut stdin: ChildStdin, mut parcels: mpsc::Receiver<Parcel>) {
         let Some((message, done)) = parcel.go() else {
             continue;
         };
-        if stdin.write_all(&line(message)).await.is_err() {
+        if stdin.write_all(&one_line(message)).await.is_err() {
             // It is about to end, and that is a better reason than a broken pipe.
             drop(stdin);
             let _unanswered = done;
@@ -181,19 +180,6 @@ async fn write(mut stdin: ChildStdin, mut parcels: mpsc::Receiver<Parcel>) {
     // Nothing more is written; what the server still says is read.
     drop(stdin);
     std::future::pending().await
-}
-
-/// A message and its line end. Within JSON a line end can only be space between tokens.
-fn line(message: Bytes) -> BytesMut {
-    let mut line = BytesMut::with_capacity(message.len() + 1);
-    line.extend_from_slice(&message);
-    let mut from = 0;
-    while let Some(at) = memchr2(b'\n', b'\r', &line[from..]) {
-        from += at;
-        line[from] = b' ';
-    }
-    line.extend_from_slice(b"\n");
-    line
 }
 
 /// Logs standard error to its end.
@@ -248,16 +234,5 @@ async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     };
     if timeout(grace, is_gone).await.is_err() {
         signal(Signal::KILL);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_one_line() {
-        let message = Bytes::from_static(b"{\"a\":\r\n [1,\n2]}");
-        assert_eq!(line(message), &b"{\"a\":   [1, 2]}\n"[..]);
     }
 }
