@@ -20,7 +20,7 @@ use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool}
 use crate::translate::discover::discover_result;
 use crate::translate::result::CacheHints;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::modern::Method;
+use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
 
 /// One backend.
@@ -70,7 +70,7 @@ impl Backend {
         let _running = self.calls.token();
         let leased = tokio::select! {
             () = self.stop.cancelled() => Err(failed("the gateway is shutting down", false)),
-            leased = self.lease(caller, Method::Discover) => leased,
+            leased = self.lease(caller, Method::Discover, None) => leased,
         };
         match leased {
             Ok(lease) => {
@@ -94,9 +94,16 @@ impl Backend {
     }
 
     /// A session for one call, or what the call is told instead.
-    pub(super) async fn lease(&self, caller: &Caller, method: Method) -> Result<Lease, Reply> {
+    pub(super) async fn lease(
+        &self,
+        caller: &Caller,
+        method: Method,
+        log_level: Option<LogLevel>,
+    ) -> Result<Lease, Reply> {
         let may_be_asked = method.may_ask() && caller.key.capabilities.may_be_asked();
-        let mode = if may_be_asked {
+        // Nothing else says whose a log message is that comes on a channel.
+        let hears_logs = log_level.is_some() && self.pool.uses_channels();
+        let mode = if may_be_asked || hears_logs {
             LeaseMode::Exclusive
         } else {
             LeaseMode::Shared

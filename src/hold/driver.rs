@@ -204,7 +204,7 @@ impl Driver {
         let (method, log_level) = (self.call.method(), self.log_level);
         let unchecked = self.unchecked.take();
         self.upstream = Upstream::Leasing(Box::pin(async move {
-            let mut lease = backend.lease(&caller, method).await?;
+            let mut lease = backend.lease(&caller, method, log_level).await?;
             if let Some(call) = unchecked {
                 let tools = &backend.tools;
                 tools.read_and_check(&lease, &caller.key, &call).await?;

@@ -22,7 +22,7 @@ use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
-use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
+use crate::upstream::{Connection, GeneralStream, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
 use crate::wire::legacy;
@@ -108,6 +108,12 @@ impl Pool {
     #[must_use]
     pub fn next_id(&self) -> UpstreamId {
         UpstreamId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Whether all messages of a session share one channel, as far as is known.
+    #[must_use]
+    pub fn uses_channels(&self) -> bool {
+        self.target.transports().first() != Some(&Transport::StreamableHttp)
     }
 
     /// What the server says has changed, on any of its sessions.

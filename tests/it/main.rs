@@ -10,6 +10,7 @@
 
 mod admission;
 mod answers;
+mod channels;
 mod cli;
 mod crowd;
 mod cuts;

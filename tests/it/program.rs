@@ -133,6 +133,22 @@ async fn each_call_that_may_be_asked_has_a_process_to_itself_and_others_share() 
     all_are_gone(pids(&gateway, "pid")).await;
 }
 
+/// A caller that wants log messages has its process for itself, for nothing else says whose they are.
+#[tokio::test]
+async fn log_messages_reach_a_caller_that_can_be_asked_nothing() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    let plain = client.able(json!({}));
+    let listening = plain
+        .tool("log", json!({}))
+        .meta("io.modelcontextprotocol/logLevel", json!("info"));
+    let (one, two) = tokio::join!(listening.send(), listening.send());
+    for reply in [one, two] {
+        assert_eq!(reply.noted("notifications/message").len(), 1);
+        assert_eq!(text_of(reply.result()), "logged");
+    }
+    gateway.settled().await;
+}
+
 /// Some servers ask whatever was declared.
 #[tokio::test]
 async fn a_caller_that_can_be_asked_nothing_is_told_what_it_would_need() {

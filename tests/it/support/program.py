@@ -1,9 +1,8 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it), roots (asks for roots as soon as it is initialized, and after they changed),
-deaf (never answers a ping), mute (asks for nothing more once roots have changed).
-Tools: echo, env, pid, ask, ask_log, die, die_asking, big, nonsense, wrong_id, ask_late, slow, roots.
+offspring (starts a child that outlives it).
+Tools: echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow.
 """
 
 import json
@@ -16,7 +15,6 @@ import threading
 MANNERS = sys.argv[1:]
 OUT = threading.Lock()
 ANSWERS = {}
-ROOTS = []
 FREE = threading.Event()
 IDS = iter(range(10**9))
 
@@ -53,14 +51,6 @@ def said(answer):
     return json.dumps(answer.get("result", answer.get("error")).get("content", "refused"))
 
 
-def ask_for_roots():
-    def asking():
-        answer = ask("roots/list", {}).get("result", {}).get("roots", [])
-        ROOTS[:] = [root["uri"] for root in answer]
-
-    threading.Thread(target=asking, daemon=True).start()
-
-
 def call(key, name, arguments, meta):
     log = {"level": "info", "data": "working"}
     if name == "echo":
@@ -69,8 +59,6 @@ def call(key, name, arguments, meta):
         send(id=key, result=text(json.dumps(dict(os.environ))))
     elif name == "pid":
         send(id=key, result=text(str(os.getpid())))
-    elif name == "roots":
-        send(id=key, result=text(" ".join(ROOTS)))
     elif name == "ask":
         send(id=key, result=text(said(form("name"))))
     elif name == "ask_log":
@@ -82,12 +70,11 @@ def call(key, name, arguments, meta):
         answer = said(form("name"))
         send(method="notifications/message", params=log)
         send(id=key, result=text(answer))
+    elif name == "log":
+        send(method="notifications/message", params=log)
+        send(id=key, result=text("logged"))
     elif name == "die":
         print("about to die", file=sys.stderr, flush=True)
-        os._exit(7)
-    elif name == "die_asking":
-        send(id="last", method="elicitation/create", params={"message": "?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}})
-        FREE.wait()
         os._exit(7)
     elif name == "big":
         send(id=key, result=text("x" * arguments["bytes"]))
@@ -113,14 +100,9 @@ def take(message):
         send(method="notifications/message", params={"level": "info", "data": "too early"})
         send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
-        if "roots" in MANNERS:
-            ask_for_roots()
-    elif method == "notifications/roots/list_changed":
-        if "roots" in MANNERS and "mute" not in MANNERS:
-            ask_for_roots()
+        pass
     elif method == "ping":
-        if "deaf" not in MANNERS:
-            send(id=key, result={})
+        send(id=key, result={})
     elif method == "tools/list":
         send(id=key, result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
     elif method == "tools/call":
