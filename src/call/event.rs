@@ -35,7 +35,7 @@ pub enum Origin {
     Exchange,
     /// The session's general stream, while the call has the session for itself.
     Session,
-    /// The same, before the call's own request went up: it was caused by something else.
+    /// The same, sent before the call's own request went up: it was caused by something else.
     Stray,
 }
 

@@ -222,6 +222,9 @@ impl Call {
                 Some(id) => self.on_request(now, origin, id, &method, params),
                 None => tracing::warn!("a server request without a usable id is ignored"),
             },
+            // What came before the request is about something else, unless it takes back a question that came before.
+            Message::Notification { method, .. }
+                if origin == Origin::Stray && method != legacy::CANCELLED => {}
             Message::Notification { method, params } => self.on_notification(now, &method, params),
             Message::Result { id, result } if self.spec.id.matches(id) => self.on_result(result),
             // Some servers answer a refused request under another id or none; on the call's own exchange

@@ -13,8 +13,8 @@ use super::SessionKey;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::{Claim, Connection, Target, UpstreamError};
-use crate::wire::error::ErrorObject;
-use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
 use crate::wire::legacy;
 
 /// Why no session could be opened. Nothing of a call was sent yet.
@@ -71,7 +71,8 @@ async fn shake_hands(
     id: UpstreamId,
 ) -> Result<ServerIdentity, HandshakeError> {
     let initialize = initialize(key, id).into();
-    let mut exchange = connection.request(id, initialize, HeaderMap::new(), Claim::Own);
+    // What comes before the answer belongs to no call.
+    let mut exchange = connection.request(id, initialize, HeaderMap::new(), Claim::All);
     let answered = exchange.answered().await;
     connection.opened_by(&exchange);
     answered?;
@@ -80,11 +81,28 @@ async fn shake_hands(
         if let Some(identity) = initialized(&message, id)? {
             break identity;
         }
+        if let Some(answer) = too_early(&message) {
+            connection.send(answer.into()).await?;
+        }
     };
     connection.speaks(&identity.protocol_version);
     let notification = jsonrpc::notification(legacy::INITIALIZED, None);
     connection.send(notification.into()).await?;
     Ok(identity)
+}
+
+/// What a server is told that asks before it has answered itself: it may only ping.
+fn too_early(message: &[u8]) -> Option<Vec<u8>> {
+    let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
+        return None;
+    };
+    let id = ServerId::new(id)?;
+    if method == legacy::PING {
+        return Some(jsonrpc::result(&id, "{}"));
+    }
+    let why = "the session is not initialized yet";
+    let error = ErrorObject::new(error::INVALID_REQUEST, why);
+    Some(jsonrpc::error(&id, &error))
 }
 
 fn initialize(key: &SessionKey, id: UpstreamId) -> Vec<u8> {

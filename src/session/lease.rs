@@ -110,6 +110,12 @@ impl Lease {
         ask(&self.home, &self.session, method, params)
     }
 
+    /// Whether all messages of the session share one channel.
+    #[must_use]
+    pub fn is_on_channel(&self) -> bool {
+        self.session.connection.is_channel()
+    }
+
     /// Whether the server can say something on the session that belongs to no request.
     #[must_use]
     pub fn has_general_stream(&self) -> bool {

@@ -42,6 +42,20 @@ fn pids(gateway: &Gateway, word: &str) -> Vec<u32> {
         .collect()
 }
 
+/// Waits until the log says something: it comes through a pipe.
+async fn logs(gateway: &Gateway, words: &str) {
+    eventually(words, || async { gateway.log().contains(words) }).await;
+}
+
+/// Waits for so many processes to have said who they are.
+async fn processes(gateway: &Gateway, count: usize) -> Vec<u32> {
+    eventually("the processes", || async {
+        pids(gateway, "pid").len() == count
+    })
+    .await;
+    pids(gateway, "pid")
+}
+
 fn is_alive(pid: u32) -> bool {
     // A zombie is no process any more, only what is left for its parent to see.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -72,10 +86,8 @@ async fn a_call_is_answered_by_a_process_that_serves_again() {
     assert_eq!(says(client.tool("pid", json!({}))).await, first);
     gateway.settled().await;
     all_are_gone(pids(&gateway, "pid")).await;
-    assert!(
-        gateway.log().contains("text=input closed"),
-        "it was asked nicely"
-    );
+    // It was asked nicely.
+    logs(&gateway, "text=input closed").await;
     assert_eq!(gateway.terminate().await, 0);
 }
 
@@ -106,7 +118,7 @@ async fn each_call_that_may_be_asked_has_a_process_to_itself_and_others_share() 
     let (gateway, client) = stage(&[], |config| config).await;
     let (one, two) = (client.tool("ask", json!({})), client.tool("ask", json!({})));
     let (asked_one, asked_two) = (one.send().await.asked(), two.send().await.asked());
-    assert_eq!(pids(&gateway, "pid").len(), 2);
+    processes(&gateway, 2).await;
     let bob = accept(json!({"name": "Bob"}));
     let reply = two.answer(&asked_two, bob).send().await;
     assert_eq!(text_of(reply.result()), r#"{"name": "Bob"}"#);
@@ -192,8 +204,7 @@ async fn killed_processes_end_their_held_and_running_calls() {
     let slow = client.tool("slow", json!({}));
     let running = async { refusal(&slow.send().await, -32603) };
     let killing = async {
-        eventually("both to run", || async { pids(&gateway, "pid").len() == 2 }).await;
-        for pid in pids(&gateway, "pid") {
+        for pid in processes(&gateway, 2).await {
             let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
             rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         }
@@ -222,7 +233,7 @@ async fn a_program_that_cannot_be_started_is_a_clear_error() {
         message.contains("the server cannot be reached"),
         "{message}"
     );
-    assert!(gateway.log().contains("No such file"), "{}", gateway.log());
+    logs(&gateway, "No such file").await;
     gateway.settled().await;
     let gateway = Config::command(&["false"]).start().await;
     let client = Client::of(&gateway);
@@ -243,7 +254,7 @@ async fn a_process_that_does_not_want_to_end_is_made_to_with_all_it_started() {
     })
     .await;
     client.call("echo").await.result();
-    let mut all = pids(&gateway, "pid");
+    let mut all = processes(&gateway, 1).await;
     all.extend(pids(&gateway, "offspring"));
     assert_eq!(all.len(), 2);
     assert!(all.iter().all(|pid| is_alive(*pid)));
@@ -286,25 +297,14 @@ async fn a_question_after_the_answer_is_asked_of_nobody_else() {
     })
     .await;
     assert_eq!(says(client.tool("ask_late", json!({}))).await, "first");
-    eventually("the question to be refused", || async {
-        gateway.log().contains("text=answered {")
-    })
-    .await;
-    assert!(
-        gateway
-            .log()
-            .contains("no call is running that could be asked")
-    );
+    logs(&gateway, "no call is running that could be asked").await;
 }
 
 #[tokio::test]
 async fn a_client_that_goes_away_cancels_its_call() {
     let (gateway, client) = stage(&[], |config| config).await;
     let leg = client.tool("slow", json!({})).open().await;
-    eventually("the process to run", || async {
-        !pids(&gateway, "pid").is_empty()
-    })
-    .await;
+    processes(&gateway, 1).await;
     eventually("the call to run", || async {
         gateway.metric("holdfast_calls").await == 1
     })

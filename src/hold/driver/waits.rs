@@ -30,7 +30,13 @@ impl<'a> Inputs<'a> {
             Upstream::Open {
                 lease, exchange, ..
             } => {
-                inputs.session = Some((Origin::Session, lease));
+                // On a channel all that follows the request comes with its exchange.
+                let origin = if lease.is_on_channel() {
+                    Origin::Stray
+                } else {
+                    Origin::Session
+                };
+                inputs.session = Some((origin, lease));
                 inputs.exchange = Some(exchange);
             }
             Upstream::Over => {}

@@ -10,11 +10,12 @@ use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::{ProcessLimits, Stdio};
 use crate::upstream::channel::{Ending, Hub, Parcel};
-use crate::upstream::error::{ChannelEnd, UpstreamError};
+use crate::upstream::error::ChannelEnd;
 use crate::wire::line::{Line, Lines};
 
 /// How much is read at once: what a pipe holds.
@@ -28,6 +29,9 @@ const STATUS_WAIT: Duration = Duration::from_millis(200);
 
 /// How often a process group is looked for that has outlived its leader: nothing tells of its end.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// How long standard error is read after the end: what was started may have inherited it.
+const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 /// One process.
 pub(super) struct Process {
@@ -79,36 +83,45 @@ impl Process {
             hub,
             end,
         } = self;
-        let logging = log_errors(&mut stderr, &backend, pid);
-        let ended = async {
-            let ended = tokio::select! {
-                ended = read(&mut stdout, &hub, &backend, limits.message_bytes_max) => ended,
-                () = write(stdin, parcels) => ChannelEnd::Stopped,
-                () = end.wanted.cancelled() => ChannelEnd::Stopped,
-            };
-            let is_unwanted = matches!(ended, ChannelEnd::Stopped);
-            let ended = match ended {
-                ChannelEnd::Exited(_) => exited(&mut child).await,
-                other => other,
-            };
-            if !is_unwanted {
-                let error = crate::observe::chain(&ended);
-                tracing::warn!(%backend, pid, error, "a session with the server is over");
+        let is_over = CancellationToken::new();
+        let logging = async {
+            tokio::select! {
+                () = log_errors(&mut stderr, &backend, pid) => {}
+                () = async { is_over.cancelled().await; sleep(LAST_WORDS_MAX).await } => {}
             }
-            hub.over(ended);
+        };
+        let carrying = async {
+            let is_unwanted = {
+                let mut writing = std::pin::pin!(write(stdin, parcels));
+                let ended = tokio::select! {
+                    ended = read(&mut stdout, &hub, &backend, limits.message_bytes_max) => ended,
+                    () = writing.as_mut() => ChannelEnd::Stopped,
+                    () = end.wanted.cancelled() => ChannelEnd::Stopped,
+                };
+                let is_unwanted = matches!(ended, ChannelEnd::Stopped);
+                let ended = match ended {
+                    ChannelEnd::Exited(_) => exited(&mut child).await,
+                    other => other,
+                };
+                if !is_unwanted {
+                    let error = crate::observe::chain(&ended);
+                    tracing::warn!(%backend, pid, error, "a session with the server is over");
+                }
+                // Before what could not be written is let go: its senders look here for the reason.
+                hub.over(ended);
+                is_unwanted
+            };
             // What it still says would fill its pipe and keep it from ending.
             tokio::select! {
                 () = stop(&mut child, pid, limits.stop_grace) => {}
                 () = drain(&mut stdout) => {}
             }
+            is_over.cancel();
             !is_unwanted
         };
-        let ended = tokio::select! {
-            ended = ended => ended,
-            () = logging => false,
-        };
+        let (ended_by_itself, ()) = tokio::join!(carrying, logging);
         end.done.cancel();
-        ended
+        ended_by_itself
     }
 }
 
@@ -156,13 +169,14 @@ async fn write(mut stdin: ChildStdin, mut parcels: mpsc::Receiver<Parcel>) {
         let Some((message, done)) = parcel.go() else {
             continue;
         };
-        let written = stdin.write_all(&line(message)).await;
-        let is_broken = written.is_err();
-        // Whoever sent it may have gone.
-        let _ = done.send(written.map_err(|error| UpstreamError::Request(error.into())));
-        if is_broken {
-            break;
+        if stdin.write_all(&line(message)).await.is_err() {
+            // It is about to end, and that is a better reason than a broken pipe.
+            drop(stdin);
+            let _unanswered = done;
+            return std::future::pending().await;
         }
+        // Whoever sent it may have gone.
+        let _ = done.send(Ok(()));
     }
     // Nothing more is written; what the server still says is read.
     drop(stdin);
@@ -182,7 +196,7 @@ fn line(message: Bytes) -> BytesMut {
     line
 }
 
-/// Logs standard error, for as long as there may be any.
+/// Logs standard error to its end.
 async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
     let mut lines = Lines::new(LOGGED_BYTES_MAX);
     loop {
@@ -196,7 +210,7 @@ async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
             }
         }
         if !matches!(fill(stderr, &mut lines).await, Ok(1..)) {
-            return std::future::pending().await;
+            return;
         }
     }
 }
@@ -229,7 +243,7 @@ async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     signal(Signal::TERM);
     let is_gone = async {
         while test_kill_process_group(group).is_ok() {
-            tokio::time::sleep(LOOK_EVERY).await;
+            sleep(LOOK_EVERY).await;
         }
     };
     if timeout(grace, is_gone).await.is_err() {
