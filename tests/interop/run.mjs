@@ -12,25 +12,33 @@ const everything = [
   plainMatrix, askingMatrix, capabilityMatrix, burstMatrix, threeCases, onceOnly, sameBytes, changes, mirrored, stretched,
   declined, remembered, disconnects, cleanEnd, heldAtTheEnd
 ];
+const early = [earlyRoots, cleanEnd];
 const benches = [
-  ['ts', 'ts', [], everything],
-  ['ts+events', 'ts', ['--events'], everything],
-  ['py', 'py', [], everything],
-  ['py+events', 'py', ['--events'], everything],
+  ['ts', 'ts', 'http', [], everything],
+  ['ts+events', 'ts', 'http', ['--events'], everything],
+  ['py', 'py', 'http', [], everything],
+  ['py+events', 'py', 'http', ['--events'], everything],
   // A server that answers in JSON has no stream to ask on: the plain calls only.
-  ['ts+json', 'ts', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
-  ['py+json', 'py', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
-  ['ts+early-roots', 'ts', ['--ask-roots-early'], [earlyRoots, cleanEnd]]
+  ['ts+json', 'ts', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
+  ['py+json', 'py', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
+  ['ts+early-roots', 'ts', 'http', ['--ask-roots-early'], early],
+  ['ts-stdio', 'ts', 'stdio', [], everything],
+  ['py-stdio', 'py', 'stdio', [], everything],
+  ['ts-stdio+early-roots', 'ts', 'stdio', ['--ask-roots-early'], early],
+  ['ts-sse', 'ts', 'sse', [], everything],
+  ['py-sse', 'py', 'sse', [], everything],
+  ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early],
+  ['py-websocket', 'py', 'websocket', [], everything]
 ];
 const wanted = process.env.INTEROP_BENCHES?.split(',');
 
 // Benches wait for each other's processes most of the time, so several run side by side; within one, calls come one
 // after another, because each looks at what the server counted.
 describe('interop', { concurrency: 4 }, () => {
-  for (const [label, peer, flags, suites] of benches) {
+  for (const [label, peer, transport, flags, suites] of benches) {
     if (wanted && !wanted.includes(label)) continue;
     describe(label, { concurrency: 1 }, () => {
-      const bench = new Bench(label, peer, flags);
+      const bench = new Bench(label, peer, transport, flags);
       before(() => bench.start());
       after(() => bench.stop());
       for (const suite of suites) suite(bench);

@@ -12,6 +12,7 @@ from mcp.types import CallToolResult, TextContent
 from pydantic import AnyUrl, Field
 
 from ledger import Ledger
+from remote_ledger import RemoteLedger
 
 COUNTER = "fixture://counter"
 
@@ -20,7 +21,7 @@ def text(value: str) -> CallToolResult:
     return CallToolResult(content=[TextContent(type="text", text=value)])
 
 
-def add_changing_parts(mcp: FastMCP, ledger: Ledger) -> None:
+def add_changing_parts(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     """A change is told to the session that caused it: a resource's if that session subscribed."""
     subscribed: weakref.WeakSet[Any] = weakref.WeakSet()
     server = mcp._mcp_server  # FastMCP has no handlers for subscriptions of its own.

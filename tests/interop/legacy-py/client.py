@@ -3,38 +3,51 @@
 Jobs come on standard input, reports go to standard output; see ../README.md.
 """
 
+import json
 import pathlib
 import sys
+import warnings
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import anyio
 import httpx
-from mcp import ClientSession, types
+from mcp import ClientSession, StdioServerParameters, types
+from mcp.client.sse import sse_client
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.websocket import websocket_client
 from pydantic import AnyUrl
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
 from worker import Answers, Heard, Job, Report, burst, fetch, plain, serve  # noqa: E402
 
+warnings.simplefilter("ignore", DeprecationWarning)  # of the WebSocket transport, which is what is tested here
 
-def callbacks(job: Job, report: Report, answers: Answers) -> dict[str, Any]:
+
+def session_callbacks(capabilities: dict[str, Any], current: "Current") -> dict[str, Any]:
     async def on_elicit(_context: Any, params: Any) -> types.ElicitResult:
-        return types.ElicitResult.model_validate(await answers.elicit(params))
+        return types.ElicitResult.model_validate(await current.answers.elicit(params))
 
     async def on_sample(_context: Any, params: Any) -> types.CreateMessageResult:
-        return types.CreateMessageResult.model_validate(answers.sample(params))
+        return types.CreateMessageResult.model_validate(current.answers.sample(params))
 
     async def on_roots(_context: Any) -> types.ListRootsResult:
-        return types.ListRootsResult.model_validate(answers.roots())
+        return types.ListRootsResult.model_validate(current.answers.roots())
 
     async def on_log(params: types.LoggingMessageNotificationParams) -> None:
-        report["logs"].append([params.level, params.data])
+        current.report["logs"].append([params.level, params.data])
+
+    async def on_message(message: Any) -> None:
+        match getattr(message, "root", None):
+            case types.ToolListChangedNotification() as changed: current.heard.add(changed.method)
+            case types.ResourceUpdatedNotification() as updated: current.heard.add(updated.method, str(updated.params.uri))
 
     offered = {"elicitation": ("elicitation_callback", on_elicit), "sampling": ("sampling_callback", on_sample),
                "roots": ("list_roots_callback", on_roots)}
-    chosen = dict(offered[capability] for capability in job["capabilities"])
-    return {"logging_callback": on_log, **chosen}
+    chosen = dict(offered[capability] for capability in capabilities)
+    return {"logging_callback": on_log, "message_handler": on_message, **chosen}
 
 
 async def pages(method: Callable[..., Awaitable[Any]], field: str) -> dict[str, Any]:
@@ -91,31 +104,88 @@ async def run_kind(session: ClientSession, initialized: Any, job: Job, report: R
         case other: raise ValueError(f"unknown kind {other}")
 
 
+class Current:
+    """What belongs to the job that a session is used for: replaced for each."""
+
+    report: Report
+    answers: Answers
+    heard: Heard
+
+
+class Session:
+    """A session with a server, over the transport that the job names."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.current = Current()
+        self.session_id: Callable[[], str | None] = lambda: None
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        read, write = await self.connect(stack)
+        callbacks = session_callbacks(self.job["capabilities"], self.current)
+        self.client = await stack.enter_async_context(ClientSession(read, write, **callbacks))
+        self.initialized = await self.client.initialize()
+
+    async def connect(self, stack: AsyncExitStack) -> tuple[Any, Any]:
+        async def count(request: httpx.Request) -> None:
+            counted = self.current.report["http"]
+            counted[request.method] = counted.get(request.method, 0) + 1
+
+        def counting(**settings: Any) -> httpx.AsyncClient:
+            settings["timeout"] = httpx.Timeout(30, read=300)
+            return httpx.AsyncClient(event_hooks={"request": [count]}, **settings)
+
+        server = self.job["server"]
+        match server["transport"]:
+            case "http":
+                http = await stack.enter_async_context(counting())
+                opened = streamable_http_client(server["url"], http_client=http)
+                read, write, self.session_id = await stack.enter_async_context(opened)
+                return read, write
+            case "sse":
+                def factory(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx.AsyncClient:
+                    return counting(headers=headers, auth=auth)
+
+                return await stack.enter_async_context(sse_client(server["url"], httpx_client_factory=factory))
+            case "websocket":
+                return await stack.enter_async_context(websocket_client(server["url"]))
+            case "stdio":
+                program, *args = server["command"]
+                parameters = StdioServerParameters(command=program, args=args, cwd=server.get("cwd"))
+                return await stack.enter_async_context(stdio_client(parameters))
+            case other: raise ValueError(f"unknown transport {other}")
+
+
+# Where a session costs a process, it is kept for all jobs that want one like it.
+kept: dict[str, Session] = {}
+kept_stack = AsyncExitStack()
+
+
 async def run(job: Job, report: Report, answers: Answers) -> Any:
-    async def count(request: httpx.Request) -> None:
-        report["http"][request.method] = report["http"].get(request.method, 0) + 1
-
-    heard = Heard(job.get("changes") or 0)
-
-    async def on_message(message: Any) -> None:
-        match getattr(message, "root", None):
-            case types.ToolListChangedNotification() as changed: heard.add(changed.method)
-            case types.ResourceUpdatedNotification() as updated: heard.add(updated.method, str(updated.params.uri))
-
-    timeout = httpx.Timeout(30, read=300)
-    async with (
-        httpx.AsyncClient(timeout=timeout, event_hooks={"request": [count]}) as http,
-        streamable_http_client(job["url"], http_client=http) as (read, write, session_id),
-        ClientSession(read, write, message_handler=on_message, **callbacks(job, report, answers)) as session,
-    ):
-        initialized = await session.initialize()
-        report["protocol"] = initialized.protocolVersion
+    async with AsyncExitStack() as stack:
+        keep = job["server"].get("keep")
+        key = json.dumps([job["server"], job["capabilities"]])
+        session = kept.get(key) if keep else None
+        fresh = session is None
+        session = session or Session(job)
+        current = session.current
+        current.report, current.answers, current.heard = report, answers, Heard(job.get("changes") or 0)
+        if fresh:
+            await session.open(kept_stack if keep else stack)
+        if keep:
+            kept[key] = session
+        report["protocol"] = session.initialized.protocolVersion
         # The SDK opens its GET stream in the background; what a server asks there before that is lost.
         if job.get("waitListening"):
-            await fetch(f"{job['waitListening']}{session_id()}")
+            await fetch(f"{job['waitListening']}{session.session_id()}")
         if job["kind"] == "listen":
-            return await listen(session, heard, job)
-        return await run_kind(session, initialized, job, report)
+            return await listen(session.client, current.heard, job)
+        return await run_kind(session.client, session.initialized, job, report)
 
 
-anyio.run(serve, run)
+async def main() -> None:
+    async with kept_stack:
+        await serve(run)
+
+
+anyio.run(main)

@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field
 
 from changing import add_changing_parts
 from ledger import Ledger
+from remote_ledger import RemoteLedger
 
 BIG = "x" * (1 << 20)
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -120,7 +121,7 @@ async def sample(ctx: Context, prompt: str) -> Any:
     )
 
 
-def build_server(ledger: Ledger, **settings: Any) -> FastMCP:
+def build_server(ledger: Ledger | RemoteLedger, **settings: Any) -> FastMCP:
     mcp = FastMCP("holdfast-fixture-py", instructions="A legacy server that asks.", **settings)
     add_plain_tools(mcp, ledger)
     add_form_tools(mcp, ledger)
@@ -132,7 +133,7 @@ def build_server(ledger: Ledger, **settings: Any) -> FastMCP:
     return mcp
 
 
-def add_plain_tools(mcp: FastMCP, ledger: Ledger) -> None:
+def add_plain_tools(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.tool(
         title="Add", description="Adds two numbers.", meta={"example.com/price": 0},
         annotations=ToolAnnotations(readOnlyHint=True, openWorldHint=False),
@@ -172,7 +173,7 @@ def add_plain_tools(mcp: FastMCP, ledger: Ledger) -> None:
         )
 
 
-def add_form_tools(mcp: FastMCP, ledger: Ledger) -> None:
+def add_form_tools(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.tool(name="cancel-subscription")
     async def cancel_subscription(ctx: Context, subscriptionId: str = "sub-1") -> CallToolResult:
         ledger.started("cancel-subscription")
@@ -231,7 +232,7 @@ def add_form_tools(mcp: FastMCP, ledger: Ledger) -> None:
         return text(f"unrelated: {r.content['confirm'] if r.content else r.action}")
 
 
-def add_other_asking_tools(mcp: FastMCP, ledger: Ledger) -> None:
+def add_other_asking_tools(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.tool()
     async def ask_llm(ctx: Context, prompt: str = "Capital of France?") -> CallToolResult:
         ledger.started("ask_llm")
@@ -262,9 +263,7 @@ def add_other_asking_tools(mcp: FastMCP, ledger: Ledger) -> None:
     @mcp.tool(description="Wants a sign-in the first time it sees a key.")
     async def url_auth_error(key: str) -> CallToolResult:
         ledger.started("url_auth_error")
-        seen = ledger.events[f"signed-in:{key}"]
-        ledger.happened(f"signed-in:{key}")
-        if seen:
+        if ledger.happened(f"signed-in:{key}"):
             return text(f"signed in as {key}")
         question = ElicitRequestURLParams(
             mode="url", message="Sign in first.", elicitationId=str(uuid.uuid4()), url="https://example.com/login?e=2"
@@ -272,7 +271,7 @@ def add_other_asking_tools(mcp: FastMCP, ledger: Ledger) -> None:
         raise UrlElicitationRequiredError([question], "Sign in first.")
 
 
-def add_timed_tools(mcp: FastMCP, ledger: Ledger) -> None:
+def add_timed_tools(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.tool(description="Progress, a question, more progress, a result.")
     async def slow_progress(ctx: Context) -> CallToolResult:
         ledger.started("slow_progress")
@@ -323,7 +322,7 @@ def add_timed_tools(mcp: FastMCP, ledger: Ledger) -> None:
         return text("never")
 
 
-def add_prompts(mcp: FastMCP, ledger: Ledger) -> None:
+def add_prompts(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.prompt(title="Plain", description="Greets.")
     def plain_prompt(name: str, mood: str | None = None) -> str:
         return f"Greet {name}, {mood or 'calmly'}."
@@ -341,7 +340,7 @@ def add_prompts(mcp: FastMCP, ledger: Ledger) -> None:
         return Completion(values=values, total=len(values), hasMore=False)
 
 
-def add_resources(mcp: FastMCP, ledger: Ledger) -> None:
+def add_resources(mcp: FastMCP, ledger: Ledger | RemoteLedger) -> None:
     @mcp.resource("fixture://note", title="Note", description="A note", mime_type="text/plain")
     def note() -> str:
         return "a note"

@@ -26,9 +26,11 @@ class Ledger:
         self.starts[tool] += 1
         self.changed()
 
-    def happened(self, event: str) -> None:
+    def happened(self, event: str) -> int:
+        """How often it had happened before."""
         self.events[event] += 1
         self.changed()
+        return self.events[event] - 1
 
     def listen(self, session: str, change: int) -> None:
         self.listening[session] += change

@@ -1,10 +1,14 @@
-"""A legacy MCP server (protocol up to 2025-11-25) on the Python SDK 1.x (FastMCP), over Streamable HTTP.
+"""A legacy MCP server (protocol up to 2025-11-25) on the Python SDK 1.x (FastMCP), over any legacy transport.
 
-usage: server.py [--port 0] [--events] [--json]
-  prints `listening on PORT` once it is ready and ends when its standard input closes
-  --events  event ids and priming events on every stream
-  --json    plain answers as application/json instead of SSE (such a server cannot ask)
-Beside /mcp: GET /stats counts, GET /wait?sessions=N|listening=ID|event=NAME answers once that is so.
+usage: server.py [--transport http|sse|websocket|stdio] [--port 0] [--events] [--json] [--ledger URL]
+  all but stdio print `listening on PORT` once they are ready and end when their standard input closes
+  --transport http       Streamable HTTP at /mcp
+  --transport sse        HTTP+SSE of 2024-11-05: GET /sse, POST /messages/
+  --transport websocket  WebSocket at /ws
+  --transport stdio      one session on standard input and output; --ledger says where it counts
+  --events               event ids and priming events on every stream (http)
+  --json                 plain answers as application/json instead of SSE (http; such a server cannot ask)
+Beside the endpoint: GET /stats counts, GET /wait?sessions=N|listening=ID|event=NAME answers once that is so.
 """
 
 import argparse
@@ -17,25 +21,29 @@ from typing import Any
 import anyio
 import uvicorn
 from mcp.server.fastmcp import FastMCP
+from mcp.server.websocket import websocket_server
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
+from starlette.routing import Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 import fixture
 from event_store import MemoryEventStore
 from ledger import Ledger
+from remote_ledger import RemoteLedger
 
-ledger = Ledger()
+class WatchStreams:
+    """Counts the open streams of the endpoint: GET streams, or WebSocket connections."""
 
-
-class WatchSessions:
-    """Counts open GET streams, and tells the ledger whenever the number of sessions may have changed."""
-
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, ledger: Ledger, path: str) -> None:
         self.app = app
+        self.ledger = ledger
+        self.path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != "/mcp":
+        if scope["type"] not in ("http", "websocket") or scope["path"] != self.path:
             return await self.app(scope, receive, send)
         session = dict(scope["headers"]).get(b"mcp-session-id", b"").decode()
         open_streams = 0
@@ -43,14 +51,15 @@ class WatchSessions:
         async def watched(message: Message) -> None:
             nonlocal open_streams
             await send(message)
-            if message["type"] == "http.response.start" and message["status"] == 200 and scope["method"] == "GET":
+            answered = message["type"] == "http.response.start" and message["status"] == 200 and scope["method"] == "GET"
+            if answered or message["type"] == "websocket.accept":
                 open_streams += 1
-                ledger.listen(session, +1)
+                self.ledger.listen(session, +1)
 
         try:
             await self.app(scope, receive, watched)
         finally:
-            ledger.listen(session, -open_streams)
+            self.ledger.listen(session, -open_streams)
 
 
 class Server(uvicorn.Server):
@@ -60,17 +69,15 @@ class Server(uvicorn.Server):
         print(f"listening on {sockets[0].getsockname()[1]}", flush=True)
 
 
-def add_control_routes(mcp: FastMCP) -> None:
-    ledger.session_count = lambda: len(mcp.session_manager._server_instances)
-
-    @mcp.custom_route("/stats", methods=["GET"])
+def control_routes(ledger: Ledger) -> list[Route]:
     async def stats(_request: Request) -> JSONResponse:
         return JSONResponse(ledger.stats())
 
-    @mcp.custom_route("/wait", methods=["GET"])
     async def wait(request: Request) -> JSONResponse:
         held = await ledger.until(request.query_params)
         return JSONResponse(ledger.stats(), status_code=200 if held else 408)
+
+    return [Route("/stats", stats), Route("/wait", wait)]
 
 
 def end_with_standard_input() -> None:
@@ -82,22 +89,53 @@ def end_with_standard_input() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def websocket_route(mcp: FastMCP) -> WebSocketRoute:
+    low = mcp._mcp_server  # FastMCP has no WebSocket of its own.
+
+    async def endpoint(socket: WebSocket) -> None:
+        async with websocket_server(socket.scope, socket.receive, socket.send) as (read, write):
+            await low.run(read, write, low.create_initialization_options())
+
+    return WebSocketRoute("/ws", endpoint)
+
+
+def build_app(options: argparse.Namespace) -> ASGIApp:
+    """The fixture server as an ASGI application, with the routes that count beside it."""
+    ledger = Ledger()
+    settings: dict[str, Any] = {"json_response": options.json, "log_level": "WARNING"}
+    mcp = fixture.build_server(ledger, event_store=MemoryEventStore() if options.events else None, **settings)
+    match options.transport:
+        case "http":
+            app, path = mcp.streamable_http_app(), "/mcp"
+            ledger.session_count = lambda: len(mcp.session_manager._server_instances)
+        case "sse":
+            app, path = mcp.sse_app(), "/sse"
+            ledger.session_count = ledger.listening.total  # the stream is the session, and lasts as long
+        case _:
+            app, path = Starlette(routes=[websocket_route(mcp)]), "/ws"
+            ledger.session_count = ledger.listening.total
+    app.router.routes += control_routes(ledger)
+    return WatchStreams(app, ledger, path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--transport", choices=["http", "sse", "websocket", "stdio"], default="http")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--events", action="store_true")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--ledger")
     options = parser.parse_args()
 
-    settings: dict[str, Any] = {"json_response": options.json, "log_level": "WARNING"}
-    mcp = fixture.build_server(ledger, event_store=MemoryEventStore() if options.events else None, **settings)
-    add_control_routes(mcp)  # before the app is built: it takes the routes as they are then
-    app = WatchSessions(mcp.streamable_http_app())
+    if options.transport == "stdio":
+        mcp = fixture.build_server(RemoteLedger(options.ledger), log_level="WARNING")
+        anyio.run(mcp.run_stdio_async)
+        return
 
     listener = socket.socket()
     listener.bind(("127.0.0.1", options.port))
     end_with_standard_input()
-    config = uvicorn.Config(app, log_level="warning", lifespan="on")
+    config = uvicorn.Config(build_app(options), log_level="warning", lifespan="on" if options.transport == "http" else "auto")
     anyio.run(Server(config).serve, [listener])
 
 

@@ -11,10 +11,10 @@ export function addChangingParts({ mcp, ledger, tool }) {
   const subscribed = new Set();
   mcp.registerResource('counter', COUNTER, { mimeType: 'text/plain' },
     uri => ({ contents: [{ uri: uri.href, mimeType: 'text/plain', text: 'some count' }] }));
-  mcp.server.setRequestHandler(SubscribeRequestSchema, ({ params }) => {
+  mcp.server.setRequestHandler(SubscribeRequestSchema, async ({ params }) => {
     if (params.uri !== COUNTER) throw new Error(`cannot subscribe to ${params.uri}`);
     subscribed.add(params.uri);
-    ledger.happened('subscribed');
+    await ledger.happened('subscribed');
     return {};
   });
   mcp.server.setRequestHandler(UnsubscribeRequestSchema, ({ params }) => {

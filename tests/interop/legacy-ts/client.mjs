@@ -1,12 +1,18 @@
 // A legacy client on the TypeScript SDK 1.x. Straight against a server it tells the truth: what a call really returns,
 // with no gateway between. Jobs come on standard input, reports go to standard output; see ../README.md.
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { WebSocketClientTransport } from '@modelcontextprotocol/sdk/client/websocket.js';
 import {
   CreateMessageRequestSchema, ElicitRequestSchema, ListRootsRequestSchema, LoggingMessageNotificationSchema,
   ResourceUpdatedNotificationSchema, ToolListChangedNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
+import WebSocket from 'ws';
 import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
+
+globalThis.WebSocket ??= WebSocket; // Node 20 has none, and the SDK wants the browser's
 
 async function pages(method, field) {
   const all = [];
@@ -29,9 +35,9 @@ async function listen(client, { uris, calls, changes }) {
   return { heard: await heard.all() };
 }
 
-function runKind(client, job, report) {
+function runKind(client, job) {
   const { name, args } = job;
-  const onprogress = p => report.progress.push([p.progress, p.total ?? null, p.message ?? null]);
+  const onprogress = () => {}; // makes the SDK ask for progress, which is written down below
   switch (job.kind) {
     case 'tool': return client.callTool({ name, arguments: args }, undefined, { onprogress });
     case 'prompt': return client.getPrompt({ name, arguments: args });
@@ -53,33 +59,73 @@ function runKind(client, job, report) {
 
 const QUESTIONS = ['elicitation/create', 'sampling/createMessage', 'roots/list'];
 
-/** Writes down the questions as they came: what the SDK hands to its handlers lacks the members that it does not know. */
-function recordQuestions(transport, asked) {
+/**
+ * Writes down questions and progress as they came: what the SDK hands to its handlers lacks the members that it does not
+ * know, and it drops progress that comes in one piece with the result.
+ */
+function recordMessages(transport, current) {
   const { onmessage } = transport;
   transport.onmessage = (message, extra) => {
     const { method, params } = message;
+    const { asked, progress } = current.report;
     if (QUESTIONS.includes(method)) asked.push(method === 'roots/list' ? { method } : { method, params });
+    if (method === 'notifications/progress') progress.push([params.progress, params.total ?? null, params.message ?? null]);
     onmessage(message, extra);
   };
 }
 
-await serve(async (job, report, fetch) => {
-  const answers = makeAnswers(job.answers, { asked: [] });
-  const client = new Client({ name: 'interop-legacy-ts', version: '1.0.0' }, { capabilities: job.capabilities });
-  if (job.capabilities.elicitation) client.setRequestHandler(ElicitRequestSchema, ({ params }) => answers.elicit(params));
-  if (job.capabilities.sampling) client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => answers.sample(params));
-  if (job.capabilities.roots) client.setRequestHandler(ListRootsRequestSchema, () => answers.roots());
-  client.setNotificationHandler(LoggingMessageNotificationSchema, n => { report.logs.push([n.params.level, n.params.data]); });
-  const transport = new StreamableHTTPClientTransport(new URL(job.url), { fetch });
-  try {
-    await client.connect(transport);
-    recordQuestions(transport, report.asked);
-    report.protocol = transport.protocolVersion;
-    // The SDK opens its GET stream in the background; what a server asks there before that is lost.
-    if (job.waitListening) await globalThis.fetch(`${job.waitListening}${transport.sessionId}`);
-    return await runKind(client, job, report);
-  } finally {
-    await transport.terminateSession().catch(() => {});
-    await client.close();
+function transportTo({ transport, url, command, cwd }, fetch) {
+  switch (transport) {
+    case 'http': return new StreamableHTTPClientTransport(new URL(url), { fetch });
+    case 'sse': return new SSEClientTransport(new URL(url), { fetch });
+    case 'websocket': return new WebSocketClientTransport(new URL(url));
+    case 'stdio': return new StdioClientTransport({ command: command[0], args: command.slice(1), cwd });
+    default: throw new Error(`unknown transport ${transport}`);
   }
-});
+}
+
+/** A session with what belongs to the job that it is used for: `current` is replaced for each. */
+async function open(job, current, fetch) {
+  const { capabilities } = job;
+  const client = new Client({ name: 'interop-legacy-ts', version: '1.0.0' }, { capabilities });
+  const answer = method => ({ params }) => current.answers[method](params);
+  if (capabilities.elicitation) client.setRequestHandler(ElicitRequestSchema, answer('elicit'));
+  if (capabilities.sampling) client.setRequestHandler(CreateMessageRequestSchema, answer('sample'));
+  if (capabilities.roots) client.setRequestHandler(ListRootsRequestSchema, answer('roots'));
+  client.setNotificationHandler(LoggingMessageNotificationSchema, n => { current.report.logs.push([n.params.level, n.params.data]); });
+  const transport = transportTo(job.server, fetch);
+  await client.connect(transport);
+  recordMessages(transport, current);
+  return { client, transport, current };
+}
+
+async function close({ client, transport }) {
+  await transport.terminateSession?.().catch(() => {});
+  await client.close();
+}
+
+// Where a session costs a process, it is kept for all jobs that want one like it.
+const kept = new Map();
+
+async function session(job, current, fetch) {
+  if (!job.server.keep) return open(job, current, fetch);
+  const key = JSON.stringify([job.server, job.capabilities]);
+  if (!kept.has(key)) kept.set(key, await open(job, {}, fetch));
+  Object.assign(kept.get(key).current, current);
+  return kept.get(key);
+}
+
+async function run(job, report, fetch) {
+  const answers = makeAnswers(job.answers, { asked: [] });
+  const used = await session(job, { answers, report }, fetch);
+  try {
+    report.protocol = used.transport.protocolVersion ?? null;
+    // The SDK opens its GET stream in the background; what a server asks there before that is lost.
+    if (job.waitListening) await globalThis.fetch(`${job.waitListening}${used.transport.sessionId}`);
+    return await runKind(used.client, job);
+  } finally {
+    if (!job.server.keep) await close(used);
+  }
+}
+
+await serve(run, () => Promise.all([...kept.values()].map(close)));

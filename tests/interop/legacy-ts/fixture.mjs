@@ -34,7 +34,7 @@ const form = (message, properties, required = Object.keys(properties)) => ({
 /** What a result says about an answer: the accepted field, or the action that took its place. */
 const answered = (answer, field) => (answer.action === 'accept' ? JSON.stringify(answer.content[field]) : answer.action);
 
-/** One fixture server for one session; the ledger is shared by all of them. */
+/** One fixture server for one session; the ledger is shared by all of them, and may be one of another process. */
 export function buildServer(ledger) {
   const mcp = new McpServer(
     { name: 'holdfast-fixture-ts', version: '1.2.3', title: 'Fixture' },
@@ -47,8 +47,8 @@ export function buildServer(ledger) {
     { relatedRequestId: extra.requestId });
   const roots = async extra => (await mcp.server.listRoots({}, { relatedRequestId: extra?.requestId })).roots;
   const fixture = { mcp, earlyRoots: undefined, learnRoots: () => { fixture.earlyRoots ??= roots().catch(() => undefined); } };
-  const tool = (name, config, run) => mcp.registerTool(name, { description: name, inputSchema: {}, ...config }, (args, extra) => {
-    ledger.started(name);
+  const tool = (name, config, run) => mcp.registerTool(name, { description: name, inputSchema: {}, ...config }, async (args, extra) => {
+    await ledger.started(name);
     return run(args, extra);
   });
   const parts = { mcp, ledger, fixture, tool, ask, sample, roots };
@@ -143,9 +143,8 @@ function addOtherAskingTools({ mcp, ledger, fixture, tool, ask, sample, roots })
     await mcp.server.createElicitationCompletionNotifier(elicitationId, { relatedRequestId: extra.requestId })();
     return text(`url: ${r.action}`);
   });
-  tool('url_auth_error', { description: 'Wants a sign-in the first time it sees a key.', inputSchema: { key: z.string() } }, ({ key }) => {
-    const seen = ledger.events[`signed-in:${key}`];
-    ledger.happened(`signed-in:${key}`);
+  tool('url_auth_error', { description: 'Wants a sign-in the first time it sees a key.', inputSchema: { key: z.string() } }, async ({ key }) => {
+    const seen = await ledger.happened(`signed-in:${key}`);
     if (seen) return text(`signed in as ${key}`);
     throw new UrlElicitationRequiredError([
       { mode: 'url', message: 'Sign in first.', elicitationId: randomUUID(), url: 'https://example.com/login?e=2' }
@@ -184,14 +183,15 @@ function addTimedTools({ ledger, tool, ask }) {
       try {
         return text(`in time: ${answered(await ask(extra, form('Quick!', CONFIRM), { timeout: ms }), 'confirm')}`);
       } catch (error) {
-        ledger.happened(`gave-up:${key}`);
+        await ledger.happened(`gave-up:${key}`);
         throw error;
       }
     });
   tool('hang', { description: 'Runs until it is cancelled.', inputSchema: { key: z.string() } }, async ({ key }, extra) => {
-    ledger.happened(`hanging:${key}`);
-    await new Promise(resolve => extra.signal.addEventListener('abort', resolve));
-    ledger.happened(`cancelled:${key}`);
+    const cancelled = new Promise(resolve => extra.signal.addEventListener('abort', resolve));
+    await ledger.happened(`hanging:${key}`);
+    await cancelled;
+    await ledger.happened(`cancelled:${key}`);
     return text('cancelled');
   });
 }
@@ -206,7 +206,7 @@ function addPrompts({ mcp, ledger, ask }) {
     }
   }, ({ name, mood }) => ({ description: 'A greeting', ...says(`Greet ${name}, ${mood ?? 'calmly'}.`) }));
   mcp.registerPrompt('eliciting_prompt', { description: 'Asks for a topic first.' }, async extra => {
-    ledger.started('eliciting_prompt');
+    await ledger.started('eliciting_prompt');
     const r = await ask(extra, form('Which topic?', { topic: { type: 'string', minLength: 3 } }));
     return says(`Write about ${answered(r, 'topic')}.`);
   });
@@ -226,7 +226,7 @@ function addResources({ mcp, ledger, ask }) {
     (uri, { colour }) => ({ contents: [{ uri: uri.href, ...plain, text: `${colour} paint` }] }));
   const secrets = new ResourceTemplate('fixture://secret/{name}', { list: undefined });
   mcp.registerResource('secret', secrets, plain, async (uri, { name }, extra) => {
-    ledger.started('secret');
+    await ledger.started('secret');
     const r = await ask(extra, form(`Reveal ${name}?`, CONFIRM));
     return { contents: [{ uri: uri.href, ...plain, text: `secret of ${name}: ${answered(r, 'confirm')}` }] };
   });

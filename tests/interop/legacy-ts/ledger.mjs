@@ -16,9 +16,12 @@ export class Ledger {
     this.changed();
   }
 
+  /** How often it had happened before. */
   happened(event) {
-    this.events[event] = (this.events[event] ?? 0) + 1;
+    const before = this.events[event] ?? 0;
+    this.events[event] = before + 1;
     this.changed();
+    return before;
   }
 
   listen(sessionId, change) {

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { ANSWERS, FULL } from './cases.mjs';
-import { Client, startHoldfast, startServer } from './children.mjs';
+import { Client, startHoldfast } from './children.mjs';
+import { startServer } from './servers.mjs';
 
 export const LANGUAGES = ['ts', 'py'];
 const PATIENT = { gather_quiet: '500ms', gather_max: '5s' };
@@ -15,50 +16,56 @@ export const freshKey = () => `key-${(lastKey += 1)}-${process.pid}`;
 export class Bench {
   clients = {};
 
-  constructor(label, peer, flags) {
-    Object.assign(this, { label, peer, flags });
+  constructor(label, peer, transport, flags) {
+    Object.assign(this, { label, peer, transport, flags });
     for (const language of LANGUAGES)
       for (const era of ['legacy', 'modern']) this.clients[`${era}-${language}`] = new Client(label, `${era}-${language}`);
   }
 
   async start() {
-    this.server = await startServer(this.label, this.peer, this.flags);
-    this.holdfast = await startHoldfast(this.label, this.server.url);
+    this.server = await startServer(this.label, this.peer, this.transport, this.flags);
+    this.holdfast = await startHoldfast(this.label, this.server);
     // How far apart a busy machine sends questions of one moment is not what the tests are about: this gateway waits long.
-    this.patient = await startHoldfast(`${this.label}-patient`, this.server.url, PATIENT);
+    this.patient = await startHoldfast(`${this.label}-patient`, this.server, PATIENT);
   }
 
   args(testCase, key) {
     return typeof testCase.args === 'function' ? testCase.args(key) : testCase.args;
   }
 
-  job(url, testCase, { answers, key, capabilities = FULL }) {
+  job(server, testCase, { answers, key, capabilities = FULL }) {
     const after = testCase.after ? this.server.waitUrl(`event=${testCase.after}${key}`) : undefined;
     const table = { ...ANSWERS, action: 'accept', ...answers, after };
     const { kind, name, calls, logLevel, uris, changes } = testCase;
-    return { url, kind, name, calls, uris, changes, args: this.args(testCase, key), answers: table, logLevel, capabilities };
+    return { server, kind, name, calls, uris, changes, args: this.args(testCase, key), answers: table, logLevel, capabilities };
   }
 
   /** What a legacy client gets with no gateway between. */
   async truth(language, testCase, options) {
-    const waitListening = this.server.waitUrl('listening=');
-    const job = { ...this.job(this.server.url, testCase, options), waitListening };
-    const first = await this.clients[`legacy-${language}`].run(job);
+    const waitListening = this.transport === 'http' ? this.server.waitUrl('listening=') : undefined;
+    const job = { ...this.job(this.server.direct, testCase, options), waitListening };
+    const client = this.clients[`legacy-${testCase.truthBy?.[this.transport] ?? language}`];
+    const first = await client.run(job);
     if (!testCase.endsAndRunsAgain) return first;
     // The server ended the call with an error that names its questions, and the client has to call again.
     assert.equal(first.error?.code, -32042);
     const asked = first.error.data.elicitations.map(params => ({ method: 'elicitation/create', params }));
-    return { ...(await this.clients[`legacy-${language}`].run(job)), asked };
+    return { ...(await client.run(job)), asked };
   }
 
   /** What a modern client gets through holdfast, and how often the server started each tool for it. */
   async through(language, testCase, options, holdfast = this.holdfast) {
     const before = (await this.server.stats()).starts;
-    const report = await this.clients[`modern-${language}`].run(this.job(holdfast.url, testCase, options));
+    const report = await this.clients[`modern-${language}`].run(this.job(holdfast.direct, testCase, options));
     const after = (await this.server.stats()).starts;
     assert.equal(report.protocol, '2026-07-28');
     assert.deepEqual(Object.keys(report.http), ['POST'], 'a modern client only ever posts');
     return { report, starts: name => (after[name] ?? 0) - (before[name] ?? 0) };
+  }
+
+  /** Ends the sessions that the legacy clients have; they are started anew when they are needed again. */
+  async endDirect() {
+    await Promise.all(LANGUAGES.map(language => this.clients[`legacy-${language}`].stop()));
   }
 
   /** Ends everything whatever state it is in. */

@@ -6,21 +6,20 @@ import path from 'node:path';
 import readline from 'node:readline';
 import { fileURLToPath } from 'node:url';
 
-const HERE = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+export const HERE = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const ROOT = path.dirname(path.dirname(HERE));
 const RESULTS = path.join(HERE, '.results');
-const READY_MS_MAX = 30_000; // A cold Python interpreter on a busy machine takes a few seconds.
+export const READY_MS_MAX = 30_000; // A cold Python interpreter on a busy machine takes a few seconds.
 const JOB_MS_MAX = 40_000; // Above every wait inside of a job (15 s), so that the job's own error is seen first.
 const STOP_MS_MAX = 30_000;
 
-const PYTHON = { legacy: path.join(HERE, 'legacy-py/.venv/bin/python'), modern: path.join(HERE, 'modern-py/.venv/bin/python') };
+export const PYTHON = { legacy: path.join(HERE, 'legacy-py/.venv/bin/python'), modern: path.join(HERE, 'modern-py/.venv/bin/python') };
 const CLIENTS = {
   'legacy-ts': [process.execPath, ['legacy-ts/client.mjs']],
   'legacy-py': [PYTHON.legacy, ['legacy-py/client.py']],
   'modern-ts': [process.execPath, ['modern-ts/client.mjs']],
   'modern-py': [PYTHON.modern, ['modern-py/client.py']]
 };
-const SERVERS = { ts: [process.execPath, ['legacy-ts/server.mjs']], py: [PYTHON.legacy, ['legacy-py/server.py']] };
 
 export function holdfastBinary() {
   const target = process.env.CARGO_TARGET_DIR ?? path.join(ROOT, 'target');
@@ -85,40 +84,20 @@ export class Child {
   }
 }
 
-async function json(url) {
-  const response = await fetch(url, { signal: AbortSignal.timeout(READY_MS_MAX) });
-  return { ok: response.ok, body: await response.json() };
-}
-
-/** A fixture server: `peer` is `ts` or `py`. */
-export async function startServer(name, peer, flags) {
-  const [command, args] = SERVERS[peer];
-  const child = new Child(`server-${name}`, command, [...args, '--port', '0', ...flags]);
-  const [, port] = await child.line(child.stdout, /^listening on (\d+)$/);
-  const base = `http://127.0.0.1:${port}`;
-  return {
-    url: `${base}/mcp`,
-    waitUrl: query => `${base}/wait?${query}`,
-    stats: async () => (await json(`${base}/stats`)).body,
-    wait: async query => (await json(`${base}/wait?${query}`)).ok,
-    stop: () => child.stop(p => p.stdin.end())
-  };
-}
-
-/** The gateway in front of `upstream`; with `timers` or `backend`, by a configuration file that sets them. */
-export async function startHoldfast(name, upstream, timers, backend) {
-  let where = ['--upstream', upstream];
+/** The gateway in front of a server; with `timers` or `backend`, by a configuration file that sets them. */
+export async function startHoldfast(name, server, timers, backend) {
+  let where = server.upstream;
   if (timers || backend) {
     const table = values => Object.entries(values ?? {}).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
     const file = path.join(RESULTS, `${name}.toml`);
-    const lines = ['[timers]', ...table(timers), '[[backend]]', ...table({ name: 'fixture', legacy: upstream, ...backend }), ''];
+    const lines = ['[timers]', ...table(timers), '[[backend]]', ...table({ name: 'fixture', ...server.backend, ...backend }), ''];
     writeFileSync(file, lines.join('\n'));
     where = ['--config', file];
   }
   const args = ['serve', '--listen', '127.0.0.1:0', ...where];
   const child = new Child(`holdfast-${name}`, holdfastBinary(), args);
   const [, url] = await child.line(child.stderr, /holdfast listening on (http:\/\/\S+\/mcp)$/);
-  return { url, log: child.log, ended: child.ended, stop: () => child.stop(p => p.kill('SIGTERM')) };
+  return { url, direct: { transport: 'http', url }, log: child.log, ended: child.ended, stop: () => child.stop(p => p.kill('SIGTERM')) };
 }
 
 /** One SDK client process that does one job after another; it is started when first needed, and again if it got stuck. */

@@ -13,7 +13,7 @@ const call = name => ({ name, args: {} });
 
 /** Runs `test` with a gateway of other settings in front of the same server. */
 async function withHoldfast(bench, name, settings, run) {
-  const holdfast = await startHoldfast(`${bench.label}-${name}`, bench.server.url, settings.timers, settings.backend);
+  const holdfast = await startHoldfast(`${bench.label}-${name}`, bench.server, settings.timers, settings.backend);
   try {
     return await run(holdfast);
   } finally {

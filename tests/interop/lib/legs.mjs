@@ -4,9 +4,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { freshKey } from './bench.mjs';
-import { ANSWERS, ASKING, PLAIN } from './cases.mjs';
+import { ANSWERS, ASKING, on, PLAIN } from './cases.mjs';
 import { comparableQuestion, outcome, questions, withoutKey } from './compare.mjs';
-import { memberText, modern, openLegacySession, request } from './wire.mjs';
+import { openLegacySession } from './raw-legacy.mjs';
+import { memberText, modern, request } from './wire.mjs';
 import { makeAnswers } from './worker.mjs';
 
 const STATE_BYTES_MAX = 512; // the gateway's promise for the common case
@@ -61,7 +62,7 @@ async function conversation(bench, asking, key, table) {
 }
 
 export function threeCases(bench) {
-  for (const asking of ASKING) {
+  for (const asking of on(bench.transport, ASKING)) {
     test(`legs: ${asking.label}: the first leg asks, yes completes`, async () => {
       const truthKey = freshKey();
       const key = freshKey();
@@ -148,10 +149,10 @@ export function sameBytes(bench) {
   const listed = new Set(['prompts', 'resources', 'templates', 'tools']);
   // The TypeScript server's tools carry the legacy-only member `execution`, which has to go.
   const left = plain => plain.kind !== 'discover' && !(plain.kind === 'tools' && bench.peer === 'ts');
-  for (const plain of PLAIN.filter(left))
+  for (const plain of on(bench.transport, PLAIN).filter(left))
     test(`bytes: ${plain.label}`, async () => {
       const [method, params] = request(plain, plain.args);
-      const session = await openLegacySession(bench.server.url);
+      const session = await openLegacySession(bench.server.direct);
       const truth = await session.call(method, params).finally(() => session.close());
       const leg = await modern(bench.holdfast.url, method, params);
       if (truth.message.error) {

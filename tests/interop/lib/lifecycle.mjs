@@ -35,7 +35,7 @@ export function earlyRoots(bench) {
 /** Comes after `cleanEnd`: the bench's own holdfast is gone then, and every session at the server is this one's. */
 export function heldAtTheEnd(bench) {
   test('SIGTERM while a call is held: exit 0, nothing left at the server', async () => {
-    const holdfast = await startHoldfast(`${bench.label}-held`, bench.server.url, { shutdown_deadline: '1s' });
+    const holdfast = await startHoldfast(`${bench.label}-held`, bench.server, { shutdown_deadline: '1s' });
     try {
       const leg = await modern(holdfast.url, 'tools/call', { name: 'cancel-subscription', arguments: {} });
       assert.equal(leg.message.result?.resultType, 'input_required', leg.text);
@@ -50,6 +50,7 @@ export function heldAtTheEnd(bench) {
 export function cleanEnd(bench) {
   test('SIGTERM: exit 0, no session and no stream left at the server', async () => {
     assert.equal((await bench.patient.stop()).code, 0);
+    await bench.endDirect();
     await assertStopsCleanly(bench.holdfast, bench.server);
   });
 }

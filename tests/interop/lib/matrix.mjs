@@ -3,12 +3,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { freshKey, LANGUAGES } from './bench.mjs';
-import { ASKING, FULL, PLAIN, variants } from './cases.mjs';
+import { ASKING, FULL, on, PLAIN, variants } from './cases.mjs';
 import { logsFrom, outcome, questions, withoutKey } from './compare.mjs';
 
 export function plainMatrix(bench) {
   for (const language of LANGUAGES)
-    for (const plain of PLAIN)
+    for (const plain of on(bench.transport, PLAIN))
       test(`${language} client: ${plain.label}`, async () => {
         const truth = await bench.truth(language, plain, {});
         const { report, starts } = await bench.through(language, plain, {});
@@ -20,7 +20,7 @@ export function plainMatrix(bench) {
 
 export function askingMatrix(bench) {
   for (const language of LANGUAGES)
-    for (const asking of ASKING)
+    for (const asking of on(bench.transport, ASKING))
       for (const { variant, answers } of variants(asking))
         test(`${language} client: ${asking.label}: ${variant}`, () => {
           const refusesVisit = asking.endsAndRunsAgain && answers.action !== 'accept';

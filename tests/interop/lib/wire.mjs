@@ -1,12 +1,11 @@
-// Both eras spoken without an SDK, for what an SDK hides: the first leg of a call, the bytes of a result, the errors.
+// The modern era spoken without an SDK, for what an SDK hides: the first leg of a call, the bytes of a result, the errors.
 import assert from 'node:assert/strict';
 import { FULL } from './cases.mjs';
 
 export const MODERN = '2026-07-28';
-export const LEGACY = '2025-11-25';
 const META = 'io.modelcontextprotocol/';
-const BOTH_TYPES = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
-const REPLY_MS_MAX = 30_000;
+export const BOTH_TYPES = { 'content-type': 'application/json', accept: 'application/json, text/event-stream' };
+export const REPLY_MS_MAX = 30_000;
 let lastId = 0;
 
 /** The method and params of a case, the same in both eras. */
@@ -37,23 +36,7 @@ export async function modern(url, method, params, { capabilities = FULL, meta = 
   return post(url, { ...BOTH_TYPES, ...mirrored, ...headers }, body, lastId, signal);
 }
 
-/** A legacy session; `call` answers like `modern` does. */
-export async function openLegacySession(url) {
-  const headers = { ...BOTH_TYPES };
-  const call = async (method, params) => {
-    lastId += 1;
-    return post(url, headers, JSON.stringify({ jsonrpc: '2.0', id: lastId, method, params }), lastId);
-  };
-  const clientInfo = { name: 'interop-raw', version: '1.0.0' };
-  const { response } = await call('initialize', { protocolVersion: LEGACY, capabilities: {}, clientInfo });
-  headers['mcp-session-id'] = response.headers.get('mcp-session-id');
-  headers['mcp-protocol-version'] = LEGACY;
-  const told = await fetch(url, { method: 'POST', headers, body: '{"jsonrpc":"2.0","method":"notifications/initialized"}' });
-  assert.equal(told.status, 202);
-  return { call, close: () => fetch(url, { method: 'DELETE', headers }) };
-}
-
-async function post(url, headers, body, id, signal) {
+export async function post(url, headers, body, id, signal) {
   const signals = [AbortSignal.timeout(REPLY_MS_MAX), ...(signal ? [signal] : [])];
   const response = await fetch(url, { method: 'POST', headers, body, signal: AbortSignal.any(signals) });
   const whole = await response.text();
@@ -71,9 +54,11 @@ async function post(url, headers, body, id, signal) {
 
 /** The data of every event that has some (keep-alives and priming events have none). */
 function events(whole) {
-  const blocks = whole.replaceAll('\r\n', '\n').split('\n\n');
-  const data = block => block.split('\n').filter(line => line.startsWith('data:')).map(line => line.slice(5).trimStart());
-  return blocks.map(block => data(block).join('\n')).filter(text => text !== '');
+  return whole.replaceAll('\r\n', '\n').split('\n\n').map(eventData).filter(text => text !== '');
+}
+
+export function eventData(block) {
+  return block.split('\n').filter(line => line.startsWith('data:')).map(line => line.slice(5).trimStart()).join('\n');
 }
 
 /** The bytes of one member of a JSON object, as they stand in its text. */

@@ -63,7 +63,8 @@ export class Heard {
 /** Runs `calls` at the same time and gives their results in the same order. */
 export const burst = (calls, one) => Promise.all(calls.map(one));
 
-export async function serve(run) {
+/** Runs jobs until standard input ends; `end` closes what was kept between them. */
+export async function serve(run, end = async () => {}) {
   for await (const line of readline.createInterface({ input: process.stdin })) {
     const job = JSON.parse(line);
     const report = { id: job.id, result: null, error: null, protocol: null, asked: [], progress: [], logs: [], http: {} };
@@ -79,5 +80,6 @@ export async function serve(run) {
     }
     process.stdout.write(`${JSON.stringify(report)}\n`);
   }
+  await end();
   process.exit(0);
 }

@@ -12,6 +12,7 @@ import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
@@ -110,6 +111,13 @@ async def run_kind(client: Client, job: Job, report: Report) -> Any:
         case other: raise ValueError(f"unknown kind {other}")
 
 
+def transport_to(server: Job, http: httpx2.AsyncClient) -> Any:
+    if server["transport"] == "http":
+        return streamable_http_client(server["url"], http_client=http)
+    program, *args = server["command"]
+    return stdio_client(StdioServerParameters(command=program, args=args))
+
+
 async def run(job: Job, report: Report, answers: Answers) -> Any:
     async def count(request: httpx2.Request) -> None:
         report["http"][request.method] = report["http"].get(request.method, 0) + 1
@@ -120,7 +128,7 @@ async def run(job: Job, report: Report, answers: Answers) -> Any:
     async with (
         httpx2.AsyncClient(timeout=timeout, event_hooks={"request": [count]}) as http,
         Client(
-            streamable_http_client(job["url"], http_client=http), mode=mode,
+            transport_to(job["server"], http), mode=mode,
             log_level=job.get("logLevel"), **callbacks(job, report, answers),
         ) as client,
     ):

@@ -1,6 +1,7 @@
 // A modern client on the TypeScript SDK 2.x, pinned to protocol 2026-07-28.
 // Jobs come on standard input, reports go to standard output; see ../README.md.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
 
 // The SDK reports each round of questions as progress of its own making; only what the server sent counts here.
@@ -45,6 +46,11 @@ function runKind(client, job, report) {
   }
 }
 
+function transportTo({ transport, url, command }, fetch) {
+  if (transport === 'http') return new StreamableHTTPClientTransport(new URL(url), { fetch });
+  return new StdioClientTransport({ command: command[0], args: command.slice(1) });
+}
+
 await serve(async (job, report, fetch) => {
   const answers = makeAnswers(job.answers, report);
   const client = new Client(
@@ -55,7 +61,7 @@ await serve(async (job, report, fetch) => {
   if (job.capabilities.roots) client.setRequestHandler('roots/list', () => answers.roots());
   client.setNotificationHandler('notifications/message', n => { report.logs.push([n.params.level, n.params.data]); });
   try {
-    await client.connect(new StreamableHTTPClientTransport(new URL(job.url), { fetch }));
+    await client.connect(transportTo(job.server, fetch));
     report.protocol = client.getNegotiatedProtocolVersion();
     return await runKind(client, job, report);
   } finally {
