@@ -35,7 +35,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// What stands behind the front, whichever that is.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
-    /// The server behind, as http://HOST:PORT/PATH
+    /// The server behind, as http://HOST:PORT/PATH or https://…
     #[arg(
         long,
         value_name = "URL",
@@ -207,6 +207,7 @@ impl Core {
 /// The server behind.
 fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let (timers, limits) = (&settings.timers, &settings.limits);
+    let access = Arc::clone(&settings.backend.access);
     match settings.backend.legacy.clone() {
         Legacy::Http(uri) => {
             let transport = TransportLimits {
@@ -215,7 +216,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
                 upstream_idle: timers.upstream_idle,
                 message_bytes_max: limits.message_bytes_max,
             };
-            let server = StreamableHttp::new(uri, transport);
+            let server = StreamableHttp::new(uri, transport, access);
             Target::StreamableHttp(Arc::new(server))
         }
         Legacy::Program(program) => {

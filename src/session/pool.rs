@@ -282,6 +282,8 @@ impl Pool {
         let is_refused = match &error {
             UpstreamError::SessionGone
             | UpstreamError::Challenge(_)
+            | UpstreamError::OwnCredentials(_)
+            | UpstreamError::Redirected(_)
             | UpstreamError::ContentType => true,
             // Request timeout and too many requests pass; "not implemented" does not.
             UpstreamError::Status(status) => {

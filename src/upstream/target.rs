@@ -28,7 +28,7 @@ impl Target {
         credentials: Option<HeaderValue>,
     ) -> Result<Connection, UpstreamError> {
         match self {
-            Self::StreamableHttp(server) => Ok(Connection::Http(server.connect(credentials))),
+            Self::StreamableHttp(server) => server.connect(credentials).await.map(Connection::Http),
             Self::Stdio(server) => server.connect().await.map(Connection::Channel),
         }
     }
