@@ -15,8 +15,9 @@ use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
 use crate::hold::seal::SealingKeys;
 use crate::translate::result::CacheHints;
-use crate::upstream::Program;
+use crate::upstream::{Access, Program};
 
+mod access;
 mod backend;
 mod file;
 #[cfg(test)]
@@ -62,6 +63,8 @@ pub struct BackendSettings {
     pub name: String,
     /// Its legacy target.
     pub legacy: Legacy,
+    /// What it has of its own towards the server.
+    pub access: Arc<Access>,
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// Whether lists are answered from memory within their time to live.

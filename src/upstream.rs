@@ -5,6 +5,7 @@
 //! [`channel`] that the session has.
 //! Spec: 2025-11-25 basic/transports.
 
+mod access;
 mod backoff;
 mod channel;
 mod connection;
@@ -15,13 +16,16 @@ mod http_sse;
 mod stdio;
 mod streamable_http;
 mod target;
+mod tls;
 mod websocket;
 
+pub use access::{Access, Bearer, BearerError};
 pub use backoff::Backoff;
 pub use channel::Channel;
 pub use connection::{Claim, Connection, Exchange, GeneralStream};
 pub use error::{ChannelEnd, UpstreamError};
-pub use http::{EventStream, TransportLimits};
+pub use http::{EventStream, TransportLimits, Unfollowed};
 pub use stdio::{ProcessLimits, Program, Stdio};
 pub use target::{HttpTarget, Target, Transport};
+pub use tls::{Identity, Tls, TlsError, TlsMaterial};
 pub use websocket::WebSocket;

@@ -35,7 +35,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// What stands behind the front, whichever that is.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
-    /// The server behind, as http://HOST:PORT/PATH or ws://HOST:PORT/PATH
+    /// The server behind, as http(s)://HOST:PORT/PATH or ws://HOST:PORT/PATH
     #[arg(
         long,
         value_name = "URL",
@@ -213,9 +213,12 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
         upstream_idle: timers.upstream_idle,
         message_bytes_max: limits.message_bytes_max,
     };
+    let access = Arc::clone(&settings.backend.access);
     match settings.backend.legacy.clone() {
-        Legacy::Http(uri) => Target::Http(HttpTarget::new(uri, transport, tasks.clone())),
-        Legacy::WebSocket(uri) => Target::WebSocket(WebSocket::new(uri, transport, tasks.clone())),
+        Legacy::Http(uri) => Target::Http(HttpTarget::new(uri, transport, access, tasks.clone())),
+        Legacy::WebSocket(uri) => {
+            Target::WebSocket(WebSocket::new(uri, transport, access, tasks.clone()))
+        }
         Legacy::Program(program) => {
             let process = ProcessLimits {
                 message_bytes_max: limits.message_bytes_max,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::Uri;
 use serde::Deserialize;
 
+use super::access::Own;
 use super::file::{ConfigError, Span, wrong};
 use super::{BackendSettings, Legacy};
 use crate::cache::results::ListCaching;
@@ -23,6 +25,12 @@ pub(super) struct Backend {
     env: Option<BTreeMap<String, String>>,
     pass_env: Option<Vec<String>>,
     cwd: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
+    client_cert_file: Option<PathBuf>,
+    client_key_file: Option<PathBuf>,
+    headers: Option<BTreeMap<String, String>>,
+    bearer_env: Option<String>,
+    bearer_file: Option<PathBuf>,
     ttl: Option<Span>,
     cache_scope: Option<ScopeName>,
     cache_lists: Option<bool>,
@@ -60,7 +68,7 @@ impl Backend {
         }
     }
 
-    pub(super) fn into_settings(self) -> Result<BackendSettings, ConfigError> {
+    pub(super) fn into_settings(mut self) -> Result<BackendSettings, ConfigError> {
         let name = self.name.clone().unwrap_or_else(|| "default".to_owned());
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
         if name.is_empty() || name == "mcp" || !name.bytes().all(fits) {
@@ -71,31 +79,48 @@ impl Backend {
         }
         let ttl = self.ttl.as_ref().map_or(Duration::ZERO, |span| span.0);
         let ttl_ms = ttl.as_millis();
+        let lists = match self.cache_lists {
+            Some(true) if ttl_ms == 0 => {
+                return Err(wrong(
+                    "backend.cache_lists",
+                    "wants a `ttl` of more than zero",
+                ));
+            }
+            Some(true) => ListCaching::On,
+            Some(false) | None => ListCaching::Off,
+        };
+        let missing_capability = match self.missing_capability {
+            None | Some(MissingName::Error) => MissingCapability::Error,
+            Some(MissingName::Decline) => MissingCapability::Decline,
+        };
+        let hints = CacheHints {
+            ttl_ms: u64::try_from(ttl_ms).map_err(|_| wrong("backend.ttl", "is too long"))?,
+            scope: match self.cache_scope {
+                None | Some(ScopeName::Private) => CacheScope::Private,
+                Some(ScopeName::Public) => CacheScope::Public,
+            },
+        };
+        let own = self.own();
+        let legacy = self.legacy()?;
         Ok(BackendSettings {
             name,
-            lists: match self.cache_lists {
-                Some(true) if ttl_ms == 0 => {
-                    return Err(wrong(
-                        "backend.cache_lists",
-                        "wants a `ttl` of more than zero",
-                    ));
-                }
-                Some(true) => ListCaching::On,
-                Some(false) | None => ListCaching::Off,
-            },
-            missing_capability: match self.missing_capability {
-                None | Some(MissingName::Error) => MissingCapability::Error,
-                Some(MissingName::Decline) => MissingCapability::Decline,
-            },
-            hints: CacheHints {
-                ttl_ms: u64::try_from(ttl_ms).map_err(|_| wrong("backend.ttl", "is too long"))?,
-                scope: match self.cache_scope {
-                    None | Some(ScopeName::Private) => CacheScope::Private,
-                    Some(ScopeName::Public) => CacheScope::Public,
-                },
-            },
-            legacy: self.legacy()?,
+            access: Arc::new(own.into_access(&legacy)?),
+            legacy,
+            hints,
+            lists,
+            missing_capability,
         })
+    }
+
+    fn own(&mut self) -> Own {
+        Own {
+            ca_file: self.ca_file.take(),
+            client_cert_file: self.client_cert_file.take(),
+            client_key_file: self.client_key_file.take(),
+            headers: self.headers.take().unwrap_or_default(),
+            bearer_env: self.bearer_env.take(),
+            bearer_file: self.bearer_file.take(),
+        }
     }
 
     fn legacy(self) -> Result<Legacy, ConfigError> {
@@ -160,18 +185,20 @@ fn at(text: &str) -> Result<Legacy, ConfigError> {
     let url =
         url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
     match url.scheme() {
-        "http" | "ws" => {}
+        "http" | "https" | "ws" => {}
         scheme => {
             return Err(wrong(
                 "legacy",
-                format!("this version speaks http:// and ws:// to servers, not {scheme}://"),
+                format!(
+                    "this version speaks http://, https:// and ws:// to servers, not {scheme}://"
+                ),
             ));
         }
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(wrong(
             "legacy",
-            "must not carry credentials; clients' own go through",
+            "must not carry credentials; clients' own go through, or see `bearer_file`",
         ));
     }
     let uri: Uri = url

@@ -76,7 +76,6 @@ fn wrong_configurations_are_refused_whole() {
     for backend in [
         "",
         "[[backend]]\nlegacy = \"ftp://x/\"",
-        "[[backend]]\nlegacy = \"https://x/\"",
         "[[backend]]\nlegacy = \"http://user:pw@x/\"",
         "[[backend]]\nlegacy = \"not a url\"",
         "[[backend]]\nlegacy = \"http://x/\"\nname = \"a/b\"",
@@ -106,4 +105,130 @@ fn what_is_wrong_is_said_in_one_line_with_its_place() {
     assert!(!said.contains('\n') && std::error::Error::source(&refused).is_none());
     let refused = Settings::for_upstream("ftp://x/", None, None).unwrap_err();
     assert!(refused.to_string().contains("--upstream"), "{refused}");
+}
+
+/// What a backend of its own is refused with.
+fn refused(backend: &str) -> String {
+    parse(&format!("[[backend]]\n{backend}\n"))
+        .unwrap_err()
+        .to_string()
+}
+
+#[test]
+fn a_backend_has_headers_and_a_token_of_its_own() {
+    let token = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(token.path(), "s3cret\n").unwrap();
+    let text = format!(
+        "{BACKEND}headers = {{ X-Api-Key = \"k3y\" }}\nbearer_file = {:?}\n",
+        token.path()
+    );
+    let settings = parse(&text).unwrap();
+    assert_eq!(settings.backend.access.headers["x-api-key"], "k3y");
+    let shown = format!("{settings:?}");
+    assert!(!shown.contains("k3y") && !shown.contains("s3cret"));
+    std::fs::write(token.path(), " \n").unwrap();
+    let error = parse(&text).unwrap_err().to_string();
+    assert_eq!(error, "`bearer_file`: the token is empty");
+}
+
+#[test]
+fn what_a_backend_must_not_have_of_its_own() {
+    let at = "legacy = \"http://a/\"";
+    for name in [
+        "Host",
+        "content-length",
+        "Mcp-Session-Id",
+        "Accept",
+        "traceparent",
+    ] {
+        let said = refused(&format!("{at}\nheaders = {{ {name} = \"x\" }}"));
+        assert!(said.contains("belongs to the protocol"), "{said}");
+    }
+    for (lines, expected) in [
+        (
+            "headers = { Authorization = \"x\" }",
+            "`headers`: \"Authorization\" is for",
+        ),
+        ("headers = { \"a b\" = \"x\" }", "is no name of a header"),
+        ("headers = { a = \"x\\n\" }", "no header may carry"),
+        ("headers = { a = \"x\", A = \"y\" }", "is there twice"),
+        (
+            "bearer_env = \"A\"\nbearer_file = \"b\"",
+            "`bearer_file`: does not go",
+        ),
+        (
+            "bearer_env = \"HOLDFAST_TEST_UNSET\"",
+            "`bearer_env`: the variable",
+        ),
+        (
+            "bearer_file = \"/nowhere/token\"",
+            "`bearer_file`: cannot read /nowhere/token",
+        ),
+        (
+            "ca_file = \"ca.pem\"",
+            "`ca_file`: is for https:// servers alone",
+        ),
+    ] {
+        let said = refused(&format!("{at}\n{lines}"));
+        assert!(said.contains(expected), "{said}");
+    }
+    let said = refused("command = [\"server\"]\nheaders = { a = \"x\" }");
+    assert!(
+        said.starts_with("`headers`: is nothing that a `command`"),
+        "{said}"
+    );
+}
+
+#[test]
+fn files_of_tls_are_read_with_the_configuration() {
+    let file = |text: &str| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        file
+    };
+    let (key, other) = (
+        rcgen::KeyPair::generate().unwrap(),
+        rcgen::KeyPair::generate().unwrap(),
+    );
+    let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    let (cert, key, other, junk) = (
+        file(&certificate.pem()),
+        file(&key.serialize_pem()),
+        file(&other.serialize_pem()),
+        file("junk"),
+    );
+    let (cert, key, other, junk) = (cert.path(), key.path(), other.path(), junk.path());
+    let at = "legacy = \"https://a/\"";
+    let good = format!(
+        "[[backend]]\n{at}\nca_file = {cert:?}\nclient_cert_file = {cert:?}\nclient_key_file = {key:?}"
+    );
+    let settings = parse(&good).unwrap();
+    assert!(settings.backend.access.tls.is_some());
+    for (lines, expected) in [
+        (
+            "ca_file = \"/nowhere/ca\"".to_owned(),
+            "`ca_file`: cannot read /nowhere/ca",
+        ),
+        (format!("ca_file = {junk:?}"), "holds no certificate in PEM"),
+        (
+            format!("client_cert_file = {cert:?}"),
+            "`client_cert_file`: wants a",
+        ),
+        (
+            format!("client_key_file = {key:?}"),
+            "`client_key_file`: wants a",
+        ),
+        (
+            format!("ca_file = {cert:?}\nclient_cert_file = {cert:?}\nclient_key_file = {junk:?}"),
+            "`client_key_file`: ",
+        ),
+        (
+            format!("ca_file = {cert:?}\nclient_cert_file = {cert:?}\nclient_key_file = {other:?}"),
+            "`client_key_file`: does not go with the certificate",
+        ),
+    ] {
+        let said = refused(&format!("{at}\n{lines}"));
+        assert!(said.contains(expected), "{said}");
+    }
 }

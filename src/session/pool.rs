@@ -292,6 +292,8 @@ impl Pool {
             UpstreamError::SessionGone
             | UpstreamError::Challenge(_)
             | UpstreamError::Endpoint(_)
+            | UpstreamError::OwnCredentials(_)
+            | UpstreamError::Redirected(_)
             | UpstreamError::ContentType => true,
             // Request timeout and too many requests pass; "not implemented" does not.
             UpstreamError::Status(status) => {

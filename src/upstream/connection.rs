@@ -68,7 +68,7 @@ impl Connection {
         match self {
             Self::Http(session) => {
                 let stream = session.open_stream(last_event_id).await?;
-                Ok(stream.map(GeneralStream::Http))
+                Ok(stream.map(|stream| GeneralStream::Http(Box::new(stream))))
             }
             Self::Channel(channel) => channel.general().map(GeneralStream::Channel).map(Some),
         }
@@ -186,7 +186,7 @@ impl Exchange {
 #[derive(Debug)]
 pub enum GeneralStream {
     /// On a stream of its own.
-    Http(EventStream),
+    Http(Box<EventStream>),
     /// On the session's channel.
     Channel(channel::General),
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::http::Unfollowed;
 use crate::call::{AuthChallenge, Loss};
 use crate::observe::chain;
 
@@ -32,6 +33,12 @@ pub enum UpstreamError {
     /// The server wants other credentials (401, 403).
     #[error("the server refuses the credentials")]
     Challenge(Arc<AuthChallenge>),
+    /// The server has the gateway's own credentials to judge, not the client's, and there are none or it refuses them.
+    #[error("the gateway's own credentials are not good for the server")]
+    OwnCredentials(#[source] Cause),
+    /// A redirect that is not followed.
+    #[error("the server redirects the request {0}")]
+    Redirected(#[from] Unfollowed),
     /// Any other status that is no success.
     #[error("the server answered with HTTP status {0}")]
     Status(u16),
@@ -80,7 +87,14 @@ impl UpstreamError {
     #[must_use]
     pub fn may_have_run(&self) -> bool {
         match self {
-            Self::Connect(_) | Self::SessionGone | Self::Challenge(_) | Self::Endpoint(_) => false,
+            Self::Connect(_)
+            | Self::SessionGone
+            | Self::Challenge(_)
+            | Self::OwnCredentials(_)
+            | Self::Endpoint(_) => false,
+            // 307 and 308 ask for the same request elsewhere; the others may come after it was run here.
+            Self::Redirected(Unfollowed::Here(status)) => !matches!(status, 307 | 308),
+            Self::Redirected(_) => false,
             Self::Status(status) => *status >= 500,
             Self::Request(_)
             | Self::Body(_)

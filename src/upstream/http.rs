@@ -7,21 +7,32 @@ use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, ResponseFuture};
+use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thread_local::ThreadLocal;
 
-use super::UpstreamError;
+use super::access::Access;
+use super::error::UpstreamError;
 use crate::call::AuthChallenge;
 use crate::wire::header;
 
+mod connector;
 mod event_stream;
+mod lanes;
 mod outbound;
+mod redirect;
+mod standing;
 
 pub use event_stream::EventStream;
+pub(super) use lanes::{Inbound, Responding};
 pub(super) use outbound::Outbound;
+pub use redirect::Unfollowed;
+pub(super) use redirect::follow;
+pub(super) use standing::Standing;
+
+use connector::Connector;
+use lanes::Lanes;
+use redirect::is_redirect;
 
 /// Idle connections that each thread keeps for reuse. As many as a busy gateway has calls in flight; idle ones close by time.
 const IDLE_CONNECTIONS_MAX: usize = 1024;
@@ -44,32 +55,55 @@ pub struct TransportLimits {
 pub(super) struct HttpClient {
     /// One for each thread: a connection is driven by the thread that opened it, and what another thread drives
     /// costs every request two wake-ups.
-    clients: ThreadLocal<Client<HttpConnector, Outbound>>,
+    clients: ThreadLocal<Clients>,
+    pub(super) access: Arc<Access>,
     pub(super) limits: TransportLimits,
+}
+
+/// The clients of one thread.
+#[derive(Debug)]
+enum Clients {
+    /// Without TLS there is no HTTP/2: each request has a connection for itself.
+    Plain(Box<Client<Connector, Outbound>>),
+    Tls(Lanes),
 }
 
 impl HttpClient {
     /// It connects when it is used.
-    pub(super) fn new(limits: TransportLimits) -> Self {
+    pub(super) fn new(limits: TransportLimits, access: Arc<Access>) -> Self {
         Self {
             clients: ThreadLocal::new(),
+            access,
             limits,
         }
     }
 
     /// Sends a request; the response is what comes back, whatever it is.
-    pub(super) fn request(&self, request: Request<Outbound>) -> ResponseFuture {
-        let client = self.clients.get_or(|| {
-            let mut connector = HttpConnector::new();
-            connector.set_nodelay(true);
-            connector.set_connect_timeout(Some(self.limits.connect_timeout));
-            Client::builder(TokioExecutor::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(self.limits.upstream_idle)
-                .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
-                .build(connector)
+    pub(super) fn request(&self, mut request: Request<Outbound>) -> Responding {
+        let headers = request.headers_mut();
+        for (name, value) in &self.access.headers {
+            headers.insert(name, value.clone());
+        }
+        let clients = self.clients.get_or(|| match &self.access.tls {
+            None => Clients::Plain(Box::new(self.client())),
+            Some(_) => Clients::Tls(Lanes::default()),
         });
-        client.request(request)
+        match clients {
+            Clients::Plain(client) => Responding::on_its_own(client.request(request)),
+            Clients::Tls(lanes) => lanes.request(request, || self.client()),
+        }
+    }
+
+    fn client(&self) -> Client<Connector, Outbound> {
+        let limits = &self.limits;
+        Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(limits.upstream_idle)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+            .build(Connector::new(
+                self.access.tls.as_ref(),
+                limits.connect_timeout,
+            ))
     }
 
     /// The head of a response to a one-way message.
@@ -78,8 +112,8 @@ impl HttpClient {
     /// When none comes in time.
     pub(super) async fn in_time(
         &self,
-        response: ResponseFuture,
-    ) -> Result<Response<Incoming>, UpstreamError> {
+        response: Responding,
+    ) -> Result<Response<Inbound>, UpstreamError> {
         tokio::time::timeout(self.limits.send_timeout, response)
             .await
             .map_err(|_| UpstreamError::Timeout)?
@@ -101,7 +135,8 @@ impl HttpClient {
         if let Some(id) = last_event_id.and_then(|id| HeaderValue::from_str(id).ok()) {
             headers.insert(HeaderName::from_static(header::LAST_EVENT_ID), id);
         }
-        let response = self.request(request).await.map_err(request_error)?;
+        // To listen runs nothing: redirects are followed.
+        let (response, _) = follow(self, request).await?;
         if response.status() == StatusCode::METHOD_NOT_ALLOWED {
             return Ok(None);
         }
@@ -146,6 +181,7 @@ pub(super) fn classify(
         status if status.is_success() => None,
         StatusCode::NOT_FOUND if has_session => Some(UpstreamError::SessionGone),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Some(challenge(status, headers)),
+        status if is_redirect(status) => Some(Unfollowed::Here(status.as_u16()).into()),
         status => Some(UpstreamError::Status(status.as_u16())),
     }
 }

@@ -12,11 +12,12 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Method, Request, Uri};
 use tokio_util::task::TaskTracker;
 
+use super::access::Access;
 use super::channel::{Channel, Ending, Hub, Sending, Way};
 use super::departure::Departure;
 use super::error::{ChannelEnd, UpstreamError};
 use super::http::{
-    EventStream, HttpClient, Outbound, TransportLimits, bare, classify, request_error,
+    EventStream, HttpClient, Outbound, Standing, TransportLimits, bare, request_error,
 };
 use crate::wire::{header, legacy};
 
@@ -36,6 +37,7 @@ pub(super) struct HttpSse {
 struct Posts {
     server: Arc<HttpSse>,
     endpoint: Uri,
+    standing: Standing,
     headers: Mutex<Headers>,
 }
 
@@ -47,9 +49,14 @@ struct Headers {
 
 impl HttpSse {
     /// A client of the server whose stream is at `uri`. Streams are read on `tasks`.
-    pub(super) fn new(uri: Uri, limits: TransportLimits, tasks: TaskTracker) -> Self {
+    pub(super) fn new(
+        uri: Uri,
+        limits: TransportLimits,
+        access: Arc<Access>,
+        tasks: TaskTracker,
+    ) -> Self {
         Self {
-            http: HttpClient::new(limits),
+            http: HttpClient::new(limits, access),
             uri,
             tasks,
         }
@@ -63,12 +70,21 @@ impl HttpSse {
         self: &Arc<Self>,
         credentials: Option<HeaderValue>,
     ) -> Result<Channel, UpstreamError> {
+        let own = self.http.access.authorization().await;
+        let own = own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?;
+        let standing = Standing {
+            has_session: false,
+            is_open: false,
+            has_own: own.is_some(),
+        };
+        let credentials = own.or(credentials);
         let mut request = bare(Method::GET, self.uri.clone(), Bytes::new());
         if let Some(credentials) = &credentials {
             let headers = request.headers_mut();
             headers.insert(AUTHORIZATION, credentials.clone());
         }
-        let opened = self.http.open_stream(request, None, false).await?;
+        let opened = self.http.open_stream(request, None, false).await;
+        let opened = opened.map_err(|error| standing.judged(error))?;
         let mut stream = opened.ok_or(UpstreamError::Status(405))?;
         let first = stream.next_event().await?.ok_or(UpstreamError::Ended)?;
         if first.name.as_deref() != Some(ENDPOINT) {
@@ -80,6 +96,11 @@ impl HttpSse {
         let posts = Posts {
             server: Arc::clone(self),
             endpoint,
+            standing: Standing {
+                has_session: true,
+                is_open: true,
+                ..standing
+            },
             headers: Mutex::new(Headers {
                 credentials,
                 protocol_version: None,
@@ -167,13 +188,19 @@ impl Posts {
 impl Way for Posts {
     fn send(&self, message: Bytes, departure: Arc<Departure>) -> Sending {
         let posted = self.server.http.request(self.post(message, departure));
+        let standing = self.standing;
         Box::pin(async move {
             let response = posted.await.map_err(request_error)?;
-            classify(response.status(), response.headers(), true).map_or(Ok(()), Err)
+            let refusal = standing.refusal(response.status(), response.headers());
+            refusal.map_or(Ok(()), Err)
         })
     }
 
     fn renew(&self, credentials: Option<&HeaderValue>) {
+        // The backend's own go before the caller's.
+        if self.standing.has_own {
+            return;
+        }
         let mut headers = self.headers();
         if headers.credentials.as_ref() != credentials {
             headers.credentials = credentials.cloned();

@@ -10,15 +10,16 @@ use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
-use super::UpstreamError;
-use super::http::{EventStream, HttpClient, Outbound, TransportLimits, bare, classify};
+use super::access::Access;
+use super::error::UpstreamError;
+use super::http::{EventStream, HttpClient, Outbound, Standing, TransportLimits, bare};
 use crate::wire::{header, legacy};
 
 mod exchange;
 
 pub(super) use exchange::Exchange;
 
-use exchange::State;
+use exchange::{Opening, State};
 
 /// One server over Streamable HTTP.
 #[derive(Debug)]
@@ -34,35 +35,62 @@ pub struct StreamableSession {
     attribution: Mutex<Attribution>,
 }
 
-/// The headers that tie a message to a session and a caller.
-#[derive(Debug, Clone, Default)]
+/// Where messages of a session go, and the headers that tie them to it and a caller.
+#[derive(Debug, Clone)]
 struct Attribution {
+    /// The server's URI, or where it led `initialize`.
+    place: Uri,
+    /// `initialize` was answered.
+    is_open: bool,
     /// `Mcp-Session-Id`, if the server gave one.
     session_id: Option<HeaderValue>,
     /// `MCP-Protocol-Version`, after the handshake and from 2025-06-18 on.
     protocol_version: Option<HeaderValue>,
     /// `Authorization` as the caller sent it.
     credentials: Option<HeaderValue>,
+    /// The backend's own `Authorization`, which goes before the caller's.
+    own: Option<HeaderValue>,
+}
+
+impl Attribution {
+    fn standing(&self) -> Standing {
+        Standing {
+            has_session: self.session_id.is_some(),
+            is_open: self.is_open,
+            has_own: self.own.is_some(),
+        }
+    }
 }
 
 impl StreamableHttp {
     /// A client of the server at `uri`. It connects when it is used.
-    pub(super) fn new(uri: Uri, limits: TransportLimits) -> Self {
+    pub(super) fn new(uri: Uri, limits: TransportLimits, access: Arc<Access>) -> Self {
         Self {
-            http: HttpClient::new(limits),
+            http: HttpClient::new(limits, access),
             uri,
         }
     }
 
     /// What a session that is yet to be opened has of it.
-    pub(super) fn connect(self: &Arc<Self>, credentials: Option<HeaderValue>) -> StreamableSession {
-        StreamableSession {
+    ///
+    /// # Errors
+    /// When the backend should have a token and has none.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        credentials: Option<HeaderValue>,
+    ) -> Result<StreamableSession, UpstreamError> {
+        let own = self.http.access.authorization().await;
+        Ok(StreamableSession {
             server: Arc::clone(self),
             attribution: Mutex::new(Attribution {
+                place: self.uri.clone(),
+                is_open: false,
+                session_id: None,
+                protocol_version: None,
                 credentials,
-                ..Attribution::default()
+                own: own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?,
             }),
-        }
+        })
     }
 }
 
@@ -70,16 +98,22 @@ impl StreamableSession {
     /// Sends a request with these headers besides its own; the exchange yields what comes back.
     pub(super) fn request(&self, body: Bytes, headers: HeaderMap) -> Exchange {
         let attribution = self.attribution();
-        let has_session = attribution.session_id.is_some();
         let mut request = self.post(&attribution, body);
         request.headers_mut().extend(headers);
         let departure = Arc::clone(&request.body().departure);
         let http = &self.server.http;
+        let state = if attribution.is_open {
+            State::Waiting(http.request(request))
+        } else {
+            // Nothing has run yet: this is when a server may lead elsewhere.
+            State::Opening(Opening::new(Arc::clone(&self.server), request))
+        };
         Exchange {
-            state: State::Waiting(http.request(request)),
+            state,
             departure,
             session_id: None,
-            has_session,
+            place: None,
+            standing: attribution.standing(),
             bytes_max: http.limits.message_bytes_max,
         }
     }
@@ -90,8 +124,10 @@ impl StreamableSession {
         let http = &self.server.http;
         let response = http.request(self.post(&attribution, body));
         let response = http.in_time(response).await?;
-        let has_session = attribution.session_id.is_some();
-        classify(response.status(), response.headers(), has_session).map_or(Ok(()), Err)
+        let refusal = attribution
+            .standing()
+            .refusal(response.status(), response.headers());
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Opens the general stream, after `last_event_id` if there is one; `None` when the server offers none.
@@ -101,12 +137,10 @@ impl StreamableSession {
     ) -> Result<Option<EventStream>, UpstreamError> {
         let attribution = self.attribution();
         let request = self.bare(Method::GET, &attribution, Bytes::new());
-        let has_session = attribution.session_id.is_some();
-        let opening = self
-            .server
-            .http
-            .open_stream(request, last_event_id, has_session);
-        opening.await
+        let standing = attribution.standing();
+        let http = &self.server.http;
+        let opening = http.open_stream(request, last_event_id, standing.has_session);
+        opening.await.map_err(|error| standing.judged(error))
     }
 
     /// Ends the session, if the server opened one. 405 is a legal answer and as good.
@@ -142,7 +176,12 @@ impl StreamableSession {
 
     /// Takes the session in that the server opened with the exchange of `initialize`.
     pub(super) fn opened_by(&self, exchange: &Exchange) {
-        self.lock().session_id.clone_from(&exchange.session_id);
+        let mut attribution = self.lock();
+        attribution.session_id.clone_from(&exchange.session_id);
+        attribution.is_open = true;
+        if let Some(place) = &exchange.place {
+            attribution.place.clone_from(place);
+        }
     }
 
     /// Takes in which revision the server picked.
@@ -174,7 +213,11 @@ impl StreamableSession {
     }
 
     fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
-        let mut request = bare(method, self.server.uri.clone(), body);
+        let mut request = bare(method, attribution.place.clone(), body);
+        let authorization = match &attribution.own {
+            own @ Some(_) => own,
+            None => &attribution.credentials,
+        };
         let headers = request.headers_mut();
         headers.reserve(6);
         for (name, value) in [
@@ -186,7 +229,7 @@ impl StreamableSession {
                 HeaderName::from_static(header::PROTOCOL_VERSION),
                 &attribution.protocol_version,
             ),
-            (AUTHORIZATION, &attribution.credentials),
+            (AUTHORIZATION, authorization),
         ] {
             if let Some(value) = value {
                 headers.insert(name, value.clone());

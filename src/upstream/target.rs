@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use ::http::{HeaderValue, Uri};
 use tokio_util::task::TaskTracker;
 
+use super::access::Access;
 use super::connection::Connection;
 use super::error::UpstreamError;
 use super::http::TransportLimits;
@@ -68,10 +69,11 @@ struct Found {
 impl HttpTarget {
     /// The server at `uri`. It is asked nothing before a session is wanted.
     #[must_use]
-    pub fn new(uri: Uri, limits: TransportLimits, tasks: TaskTracker) -> Self {
+    pub fn new(uri: Uri, limits: TransportLimits, access: Arc<Access>, tasks: TaskTracker) -> Self {
+        let streamable = StreamableHttp::new(uri.clone(), limits.clone(), Arc::clone(&access));
         Self {
-            streamable: Arc::new(StreamableHttp::new(uri.clone(), limits.clone())),
-            sse: Arc::new(HttpSse::new(uri, limits, tasks)),
+            streamable: Arc::new(streamable),
+            sse: Arc::new(HttpSse::new(uri, limits, access, tasks)),
             found: Mutex::default(),
         }
     }
@@ -128,7 +130,11 @@ impl Target {
     ) -> Result<Connection, UpstreamError> {
         let channel = match self {
             Self::Http(http) if transport == Transport::StreamableHttp => {
-                return Ok(Connection::Http(http.streamable.connect(credentials)));
+                return http
+                    .streamable
+                    .connect(credentials)
+                    .await
+                    .map(Connection::Http);
             }
             Self::Http(http) => http.sse.connect(credentials).await,
             Self::WebSocket(server) => server.connect(credentials).await,

@@ -25,9 +25,10 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
 use tokio_util::task::TaskTracker;
 
+use super::access::Access;
 use super::channel::{Channel, Ending, Hub, Parcel, Queue};
 use super::error::{ChannelEnd, UpstreamError};
-use super::http::{TransportLimits, challenge};
+use super::http::{Standing, TransportLimits, challenge};
 
 /// The subprotocol that is asked for.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
@@ -46,14 +47,20 @@ type Stream = WebSocketStream<MaybeTlsStream<TcpStream>>;
 pub struct WebSocket {
     uri: Uri,
     limits: TransportLimits,
+    access: Arc<Access>,
     tasks: TaskTracker,
 }
 
 impl WebSocket {
     /// A client of the server at `uri`. Connections are carried on `tasks`.
     #[must_use]
-    pub fn new(uri: Uri, limits: TransportLimits, tasks: TaskTracker) -> Self {
-        Self { uri, limits, tasks }
+    pub fn new(uri: Uri, limits: TransportLimits, access: Arc<Access>, tasks: TaskTracker) -> Self {
+        Self {
+            uri,
+            limits,
+            access,
+            tasks,
+        }
     }
 
     /// Opens a connection for one session.
@@ -67,7 +74,17 @@ impl WebSocket {
         let mut request = self.uri.clone().into_client_request().map_err(refused)?;
         let headers = request.headers_mut();
         headers.insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
-        if let Some(credentials) = credentials {
+        for (name, value) in &self.access.headers {
+            headers.insert(name, value.clone());
+        }
+        let own = self.access.authorization().await;
+        let own = own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?;
+        let standing = Standing {
+            has_session: false,
+            is_open: false,
+            has_own: own.is_some(),
+        };
+        if let Some(credentials) = own.or(credentials) {
             headers.insert(AUTHORIZATION, credentials);
         }
         let bytes_max = self.limits.message_bytes_max;
@@ -78,7 +95,7 @@ impl WebSocket {
         let connected = timeout(self.limits.connect_timeout, connecting).await;
         let (stream, _) = connected
             .map_err(|elapsed| UpstreamError::Connect(elapsed.into()))?
-            .map_err(refused)?;
+            .map_err(|error| standing.judged(refused(error)))?;
         let (hub, general) = Hub::new();
         let (queue, parcels) = Queue::new(Arc::clone(&hub));
         let end = Ending::default();

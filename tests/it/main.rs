@@ -8,6 +8,7 @@
     reason = "a test that cannot go on says so by panicking; helpers outside #[test] are no exception"
 )]
 
+mod access;
 mod admission;
 mod answers;
 mod channels;
@@ -41,4 +42,5 @@ mod subscriptions;
 mod support;
 mod terminal;
 mod tidy;
+mod tls;
 mod url_error;

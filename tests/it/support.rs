@@ -12,6 +12,7 @@ pub(crate) mod http1;
 pub(crate) mod piped;
 pub(crate) mod puppet;
 pub(crate) mod stage;
+pub(crate) mod tls;
 
 use gateway::Gateway;
 use puppet::Puppet;

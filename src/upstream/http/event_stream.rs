@@ -1,22 +1,22 @@
 //! Event streams of a server.
 
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use tokio::task::coop::consume_budget;
 
+use super::Inbound;
 use crate::upstream::UpstreamError;
 use crate::wire::sse::{Decoder, Event};
 
 /// An event stream of a server.
 #[derive(Debug)]
 pub struct EventStream {
-    body: Incoming,
+    body: Inbound,
     decoder: Decoder,
     bytes_max: usize,
 }
 
 impl EventStream {
-    pub(in crate::upstream) fn new(body: Incoming, bytes_max: usize) -> Self {
+    pub(in crate::upstream) fn new(body: Inbound, bytes_max: usize) -> Self {
         Self {
             body,
             decoder: Decoder::new(bytes_max),

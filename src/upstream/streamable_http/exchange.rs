@@ -1,16 +1,19 @@
 //! What comes back for one request.
 
+use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::ResponseFuture;
 
+use super::{Standing, StreamableHttp};
 use crate::upstream::UpstreamError;
 use crate::upstream::departure::Departure;
-use crate::upstream::http::{EventStream, classify, has_type, is_event_stream, request_error};
+use crate::upstream::http::{
+    EventStream, Inbound, Outbound, Responding, follow, has_type, is_event_stream, request_error,
+};
 use crate::wire::header;
 use crate::wire::jsonrpc::Message;
 
@@ -23,22 +26,43 @@ pub struct Exchange {
     pub(super) state: State,
     pub(super) departure: Arc<Departure>,
     pub(super) session_id: Option<HeaderValue>,
-    pub(super) has_session: bool,
+    /// Where the server led the exchange, if it was one that may be led.
+    pub(super) place: Option<Box<Uri>>,
+    pub(super) standing: Standing,
     pub(super) bytes_max: usize,
 }
 
 #[derive(Debug)]
 pub(super) enum State {
-    Waiting(ResponseFuture),
+    Waiting(Responding),
+    /// The same for a request that follows redirects.
+    Opening(Opening),
     /// A whole JSON body; `error` is what it means if it turns out to hold no message.
     Json {
-        body: Incoming,
+        body: Inbound,
         read: BytesMut,
         bytes_max: usize,
         error: Option<UpstreamError>,
     },
     Events(Box<EventStream>),
     Done,
+}
+
+/// A request that follows redirects, on its way.
+pub(super) struct Opening(Pin<Box<dyn Future<Output = Opened> + Send + Sync>>);
+
+type Opened = Result<(Response<Inbound>, Uri), UpstreamError>;
+
+impl Opening {
+    pub(super) fn new(server: Arc<StreamableHttp>, request: Request<Outbound>) -> Self {
+        Self(Box::pin(async move { follow(&server.http, request).await }))
+    }
+}
+
+impl fmt::Debug for Opening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Opening(..)")
+    }
 }
 
 impl Exchange {
@@ -52,7 +76,7 @@ impl Exchange {
     pub async fn next_message(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         loop {
             match &mut self.state {
-                State::Waiting(_) => self.answered().await?,
+                State::Waiting(_) | State::Opening(_) => self.answered().await?,
                 State::Json {
                     body,
                     read,
@@ -98,11 +122,16 @@ impl Exchange {
     /// # Errors
     /// When the answer will not come.
     pub async fn answered(&mut self) -> Result<(), UpstreamError> {
-        if let State::Waiting(response) = &mut self.state {
-            let response = response.await.map_err(request_error);
-            self.state = State::Done;
-            self.state = self.opened(response?)?;
-        }
+        let response = match &mut self.state {
+            State::Waiting(response) => response.await.map_err(request_error),
+            State::Opening(opening) => (&mut opening.0).await.map(|(response, place)| {
+                self.place = Some(Box::new(place));
+                response
+            }),
+            State::Json { .. } | State::Events(_) | State::Done => return Ok(()),
+        };
+        self.state = State::Done;
+        self.state = self.opened(response?)?;
         Ok(())
     }
 
@@ -112,11 +141,11 @@ impl Exchange {
         self.session_id.as_ref()
     }
 
-    fn opened(&mut self, response: Response<Incoming>) -> Result<State, UpstreamError> {
+    fn opened(&mut self, response: Response<Inbound>) -> Result<State, UpstreamError> {
         let (head, body) = response.into_parts();
         self.session_id = head.headers.get(header::SESSION_ID).cloned();
         let is_json = has_type(&head.headers, "application/json");
-        let error = classify(head.status, &head.headers, self.has_session);
+        let error = self.standing.refusal(head.status, &head.headers);
         match error {
             // A refusal may still say why, as a JSON-RPC error.
             Some(error @ UpstreamError::Status(_)) if is_json => Ok(State::Json {
@@ -153,7 +182,7 @@ fn is_error_response(message: &[u8]) -> bool {
 
 /// Reads the rest of a body. Cancel-safe: what was read is in `read`.
 async fn collect(
-    body: &mut Incoming,
+    body: &mut Inbound,
     read: &mut BytesMut,
     bytes_max: usize,
 ) -> Result<(), UpstreamError> {

@@ -186,6 +186,12 @@ impl Gateway {
         self.log.lock().unwrap().clone()
     }
 
+    /// Waits until it has written this to standard error.
+    pub(crate) async fn says(&self, what: &str) {
+        let said = || async { self.log().contains(what) };
+        eventually(&format!("the log to say {what:?}"), said).await;
+    }
+
     /// Answers GET of the admin listener.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
         within("the admin listener", get(self.admin, path)).await

@@ -147,6 +147,8 @@ pub(crate) struct Shared {
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     /// What every further GET is refused with, if it is.
     refuses_streams: AtomicU16,
+    /// Where requests are led: by verb and path, a status and a location.
+    redirects: Mutex<HashMap<(String, String), (u16, String)>>,
     tasks: TaskTracker,
     end: CancellationToken,
 }
@@ -224,6 +226,7 @@ impl Puppet {
             changed: watch::channel(0).0,
             sessions: Mutex::default(),
             refuses_streams: AtomicU16::new(0),
+            redirects: Mutex::default(),
             tasks: TaskTracker::new(),
             end: CancellationToken::new(),
         });
@@ -269,6 +272,13 @@ impl Puppet {
     /// From now on every GET is refused with this status.
     pub(crate) fn refuse_streams(&self, status: u16) {
         self.shared.refuses_streams.store(status, Ordering::Release);
+    }
+
+    /// From now on requests with this verb to this path are led elsewhere.
+    pub(crate) fn redirect(&self, verb: &str, path: &str, status: u16, location: &str) {
+        let from = (verb.to_owned(), path.to_owned());
+        let mut redirects = self.shared.redirects.lock().unwrap();
+        redirects.insert(from, (status, location.to_owned()));
     }
 
     /// Forgets all sessions: what names them is answered with 404.

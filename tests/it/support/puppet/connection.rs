@@ -52,6 +52,12 @@ async fn serve(stream: TcpStream, shared: &Arc<Shared>) -> std::io::Result<()> {
             text,
         };
         shared.write(|ledger| ledger.records.push(record));
+        let led = (verb.clone(), head.word(1).to_owned());
+        let led = shared.redirects.lock().unwrap().get(&led).cloned();
+        if let Some((status, location)) = led {
+            whole(&mut writer, status, &[("location", &location)], b"").await?;
+            continue;
+        }
         let goes_on = match verb.as_str() {
             "POST" => post(&mut reader, &mut writer, shared, &head, &message).await?,
             "GET" => get(&mut reader, &mut writer, shared, &head).await?,
