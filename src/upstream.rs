@@ -2,7 +2,7 @@
 //!
 //! A [`Target`] is a configured server. A session has a [`Connection`] to it, on which each request has an
 //! [`Exchange`]. Over Streamable HTTP that is a response of its own; over all others it is cut out of the one
-//! [`channel`] that the session has.
+//! [`Channel`] that the session has.
 //! Spec: 2025-11-25 basic/transports.
 
 mod access;
