@@ -27,6 +27,7 @@ fn said_to(message: &Value) -> Option<Value> {
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "channel", "version": "1"},
         })),
+        Some("tools/list") => result(json!({"tools": []})),
         Some("tools/call") if message["params"]["name"] == "echo" => {
             result(json!({"content": [{"type": "text", "text": "echo"}]}))
         }
@@ -63,7 +64,11 @@ impl Scissors {
         Self(Arc::new(AtomicUsize::new(number)))
     }
 
-    fn cut_now(&self) -> bool {
+    /// The answer to `tools/list` does not count: the gateway asks for it by itself.
+    fn cut_now(&self, message: &Value) -> bool {
+        if message["method"] == "tools/list" {
+            return false;
+        }
         let before = |left: usize| (left != usize::MAX).then(|| left.wrapping_sub(1));
         self.0
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, before)
@@ -117,7 +122,7 @@ async fn websocket(stream: TcpStream, scissors: Scissors) {
             let binary = Message::Binary(b"{}".to_vec().into());
             socket.send(binary).await.unwrap();
         } else if let Some(answer) = said_to(&message) {
-            if scissors.cut_now() {
+            if scissors.cut_now(&message) {
                 return;
             }
             socket
@@ -179,7 +184,7 @@ async fn events(
             _ = stream.read(&mut end) => return,
         };
         if let Some(answer) = said_to(&message) {
-            if scissors.cut_now() {
+            if scissors.cut_now(&message) {
                 return;
             }
             let event = format!("event: message\ndata: {answer}\n\n");
