@@ -24,11 +24,8 @@ const benches = [
   ['ts+early-roots', 'ts', 'http', ['--ask-roots-early'], early],
   ['ts-stdio', 'ts', 'stdio', [], everything],
   ['py-stdio', 'py', 'stdio', [], everything],
-  ['ts-stdio+early-roots', 'ts', 'stdio', ['--ask-roots-early'], early],
   ['ts-sse', 'ts', 'sse', [], everything],
-  ['py-sse', 'py', 'sse', [], everything],
-  ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early],
-  ['py-websocket', 'py', 'websocket', [], everything]
+  ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early]
 ];
 const wanted = process.env.INTEROP_BENCHES?.split(',');
 
