@@ -49,7 +49,7 @@ describe('conformance', { concurrency: 1 }, () => {
     server = new Child('server-conformance', process.execPath, [path.join(HERE, 'server.mjs')]);
     const [, port] = await server.line(server.stdout, /^listening on (\d+)$/);
     // Some scenarios leave calls behind that nobody answers: they need not be waited for.
-    holdfast = await startHoldfast('conformance', `http://127.0.0.1:${port}/mcp`, { shutdown_deadline: '1s' });
+    holdfast = await startHoldfast('conformance', { backend: { legacy: `http://127.0.0.1:${port}/mcp` } }, { shutdown_deadline: '1s' });
     mkdirSync(path.join(HERE, '.results'), { recursive: true });
     const folder = mkdtempSync(path.join(HERE, '.results/'));
     await suite('server', '--url', holdfast.url, '--requirements', REVISION, '-o', folder);
