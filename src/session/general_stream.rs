@@ -122,8 +122,12 @@ impl Listener {
         let Some(session) = self.session.upgrade() else {
             return Ok(None);
         };
-        let last_event_id = self.last_event_id.as_deref();
-        session.connection.general_stream(last_event_id).await
+        let connection = Arc::clone(&session.connection);
+        // A server may take for ever to open it.
+        drop(session);
+        connection
+            .general_stream(self.last_event_id.as_deref())
+            .await
     }
 
     async fn read(&mut self, mut stream: GeneralStream) {

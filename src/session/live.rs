@@ -38,7 +38,8 @@ pub(super) enum StreamState {
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) number: Number,
-    pub(super) connection: Connection,
+    /// Shared with who waits for the general stream: that wait must not keep the session.
+    pub(super) connection: Arc<Connection>,
     pub(super) key: SessionKey,
     pub(super) identity: Arc<ServerIdentity>,
     /// The server sends things that belong to no request: questions may come there.
@@ -82,7 +83,7 @@ impl Session {
         let general_stream_end = CancellationToken::new();
         Self {
             number,
-            connection,
+            connection: Arc::new(connection),
             key,
             identity: Arc::new(identity),
             has_general_stream,
