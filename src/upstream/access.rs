@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use http::{HeaderMap, HeaderValue};
 
+use super::error::UpstreamError;
 use super::tls::Tls;
 
 /// Bounds a token. Real ones with many claims reach 8 KiB, beyond which servers refuse the header.
@@ -59,12 +60,33 @@ pub enum BearerError {
     Characters,
 }
 
+/// What a session shows to the server as `Authorization`.
+#[derive(Debug, Clone)]
+pub(super) struct Credentials {
+    /// It, if there is any.
+    pub(super) value: Option<HeaderValue>,
+    /// It is the backend's own, whatever the caller has.
+    pub(super) is_own: bool,
+}
+
 impl Access {
-    /// The value of `Authorization` for a session that is about to be opened, if the backend has its own.
+    /// Those of a session that is about to be opened for a caller with these.
     ///
     /// # Errors
-    /// When there should be a token and is none.
-    pub(super) async fn authorization(&self) -> Result<Option<HeaderValue>, BearerError> {
+    /// When the backend should have a token and has none.
+    pub(super) async fn credentials(
+        &self,
+        caller: Option<HeaderValue>,
+    ) -> Result<Credentials, UpstreamError> {
+        let own = self.authorization().await;
+        let own = own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?;
+        Ok(Credentials {
+            is_own: own.is_some(),
+            value: own.or(caller),
+        })
+    }
+
+    async fn authorization(&self) -> Result<Option<HeaderValue>, BearerError> {
         match &self.bearer {
             None => Ok(None),
             // Nothing is waited for.

@@ -21,6 +21,7 @@ mod event_stream;
 mod lanes;
 mod outbound;
 mod redirect;
+mod session_headers;
 mod standing;
 
 pub use event_stream::EventStream;
@@ -28,6 +29,7 @@ pub(super) use lanes::{Inbound, Responding};
 pub(super) use outbound::Outbound;
 pub use redirect::Unfollowed;
 pub(super) use redirect::follow;
+pub(super) use session_headers::SessionHeaders;
 pub(super) use standing::Standing;
 
 use connector::Connector;

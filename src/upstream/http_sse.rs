@@ -8,18 +8,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
-use http::{HeaderName, HeaderValue, Method, Request, Uri};
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Uri};
 use tokio_util::task::TaskTracker;
 
-use super::access::Access;
 use super::channel::{Channel, Ending, Hub, Sending, Way};
 use super::departure::Departure;
 use super::error::{ChannelEnd, UpstreamError};
 use super::http::{
-    EventStream, HttpClient, Outbound, Standing, TransportLimits, bare, request_error,
+    EventStream, HttpClient, Outbound, SessionHeaders, Standing, bare, request_error,
 };
-use crate::wire::{header, legacy};
 
 /// The event that names where messages are to be posted.
 const ENDPOINT: &str = "endpoint";
@@ -27,7 +25,7 @@ const ENDPOINT: &str = "endpoint";
 /// One server over HTTP+SSE.
 #[derive(Debug)]
 pub(super) struct HttpSse {
-    http: HttpClient,
+    http: Arc<HttpClient>,
     uri: Uri,
     tasks: TaskTracker,
 }
@@ -38,28 +36,13 @@ struct Posts {
     server: Arc<HttpSse>,
     endpoint: Uri,
     standing: Standing,
-    headers: Mutex<Headers>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Headers {
-    credentials: Option<HeaderValue>,
-    protocol_version: Option<HeaderValue>,
+    headers: Mutex<SessionHeaders>,
 }
 
 impl HttpSse {
     /// A client of the server whose stream is at `uri`. Streams are read on `tasks`.
-    pub(super) fn new(
-        uri: Uri,
-        limits: TransportLimits,
-        access: Arc<Access>,
-        tasks: TaskTracker,
-    ) -> Self {
-        Self {
-            http: HttpClient::new(limits, access),
-            uri,
-            tasks,
-        }
+    pub(super) fn new(uri: Uri, http: Arc<HttpClient>, tasks: TaskTracker) -> Self {
+        Self { http, uri, tasks }
     }
 
     /// Opens the stream of one session.
@@ -70,19 +53,14 @@ impl HttpSse {
         self: &Arc<Self>,
         credentials: Option<HeaderValue>,
     ) -> Result<Channel, UpstreamError> {
-        let own = self.http.access.authorization().await;
-        let own = own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?;
+        let headers = SessionHeaders::new(self.http.access.credentials(credentials).await?);
         let standing = Standing {
             has_session: false,
             is_open: false,
-            has_own: own.is_some(),
+            has_own: headers.has_own(),
         };
-        let credentials = own.or(credentials);
         let mut request = bare(Method::GET, self.uri.clone(), Bytes::new());
-        if let Some(credentials) = &credentials {
-            let headers = request.headers_mut();
-            headers.insert(AUTHORIZATION, credentials.clone());
-        }
+        headers.add_to(request.headers_mut());
         let opened = self.http.open_stream(request, None, false).await;
         let opened = opened.map_err(|error| standing.judged(error))?;
         let mut stream = opened.ok_or(UpstreamError::Status(405))?;
@@ -101,10 +79,7 @@ impl HttpSse {
                 is_open: true,
                 ..standing
             },
-            headers: Mutex::new(Headers {
-                credentials,
-                protocol_version: None,
-            }),
+            headers: Mutex::new(headers),
         };
         let bytes_max = self.http.limits.message_bytes_max;
         self.tasks
@@ -155,32 +130,18 @@ fn endpoint(stream: &Uri, named: &[u8]) -> Result<Uri, &'static str> {
 }
 
 impl Posts {
-    fn headers(&self) -> MutexGuard<'_, Headers> {
+    fn headers(&self) -> MutexGuard<'_, SessionHeaders> {
         self.headers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn post(&self, message: Bytes, departure: Arc<Departure>) -> Request<Outbound> {
         let mut request = bare(Method::POST, self.endpoint.clone(), message);
         request.body_mut().departure = departure;
-        let Headers {
-            credentials,
-            protocol_version,
-        } = self.headers().clone();
         let headers = request.headers_mut();
         let json = HeaderValue::from_static("application/json");
-        for (name, value) in [
-            (CONTENT_TYPE, Some(json.clone())),
-            (ACCEPT, Some(json)),
-            (AUTHORIZATION, credentials),
-            (
-                HeaderName::from_static(header::PROTOCOL_VERSION),
-                protocol_version,
-            ),
-        ] {
-            if let Some(value) = value {
-                headers.insert(name, value);
-            }
-        }
+        headers.insert(CONTENT_TYPE, json.clone());
+        headers.insert(ACCEPT, json);
+        self.headers().add_to(headers);
         request
     }
 }
@@ -197,20 +158,11 @@ impl Way for Posts {
     }
 
     fn renew(&self, credentials: Option<&HeaderValue>) {
-        // The backend's own go before the caller's.
-        if self.standing.has_own {
-            return;
-        }
-        let mut headers = self.headers();
-        if headers.credentials.as_ref() != credentials {
-            headers.credentials = credentials.cloned();
-        }
+        self.headers().renew(credentials);
     }
 
     fn speaks(&self, revision: &str) {
-        if revision >= legacy::FIRST_WITH_VERSION_HEADER {
-            self.headers().protocol_version = HeaderValue::from_str(revision).ok();
-        }
+        self.headers().speaks(revision);
     }
 }
 

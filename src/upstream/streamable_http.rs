@@ -7,13 +7,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 
-use super::access::Access;
 use super::error::UpstreamError;
-use super::http::{EventStream, HttpClient, Outbound, Standing, TransportLimits, bare};
-use crate::wire::{header, legacy};
+use super::http::{EventStream, HttpClient, Outbound, SessionHeaders, Standing, bare};
+use crate::wire::header;
 
 mod exchange;
 
@@ -24,7 +23,7 @@ use exchange::{Opening, State};
 /// One server over Streamable HTTP.
 #[derive(Debug)]
 pub(super) struct StreamableHttp {
-    http: HttpClient,
+    http: Arc<HttpClient>,
     uri: Uri,
 }
 
@@ -44,12 +43,7 @@ struct Attribution {
     is_open: bool,
     /// `Mcp-Session-Id`, if the server gave one.
     session_id: Option<HeaderValue>,
-    /// `MCP-Protocol-Version`, after the handshake and from 2025-06-18 on.
-    protocol_version: Option<HeaderValue>,
-    /// `Authorization` as the caller sent it.
-    credentials: Option<HeaderValue>,
-    /// The backend's own `Authorization`, which goes before the caller's.
-    own: Option<HeaderValue>,
+    headers: SessionHeaders,
 }
 
 impl Attribution {
@@ -57,18 +51,15 @@ impl Attribution {
         Standing {
             has_session: self.session_id.is_some(),
             is_open: self.is_open,
-            has_own: self.own.is_some(),
+            has_own: self.headers.has_own(),
         }
     }
 }
 
 impl StreamableHttp {
     /// A client of the server at `uri`. It connects when it is used.
-    pub(super) fn new(uri: Uri, limits: TransportLimits, access: Arc<Access>) -> Self {
-        Self {
-            http: HttpClient::new(limits, access),
-            uri,
-        }
+    pub(super) fn new(uri: Uri, http: Arc<HttpClient>) -> Self {
+        Self { http, uri }
     }
 
     /// What a session that is yet to be opened has of it.
@@ -79,16 +70,14 @@ impl StreamableHttp {
         self: &Arc<Self>,
         credentials: Option<HeaderValue>,
     ) -> Result<StreamableSession, UpstreamError> {
-        let own = self.http.access.authorization().await;
+        let credentials = self.http.access.credentials(credentials).await?;
         Ok(StreamableSession {
             server: Arc::clone(self),
             attribution: Mutex::new(Attribution {
                 place: self.uri.clone(),
                 is_open: false,
                 session_id: None,
-                protocol_version: None,
-                credentials,
-                own: own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?,
+                headers: SessionHeaders::new(credentials),
             }),
         })
     }
@@ -168,10 +157,7 @@ impl StreamableSession {
 
     /// From now on it speaks with these credentials: a refreshed token reaches the server.
     pub(super) fn renew(&self, credentials: Option<&HeaderValue>) {
-        let mut attribution = self.lock();
-        if attribution.credentials.as_ref() != credentials {
-            attribution.credentials = credentials.cloned();
-        }
+        self.lock().headers.renew(credentials);
     }
 
     /// Takes the session in that the server opened with the exchange of `initialize`.
@@ -186,9 +172,7 @@ impl StreamableSession {
 
     /// Takes in which revision the server picked.
     pub(super) fn speaks(&self, revision: &str) {
-        if revision >= legacy::FIRST_WITH_VERSION_HEADER {
-            self.lock().protocol_version = HeaderValue::from_str(revision).ok();
-        }
+        self.lock().headers.speaks(revision);
     }
 
     fn attribution(&self) -> Attribution {
@@ -214,27 +198,13 @@ impl StreamableSession {
 
     fn bare(&self, method: Method, attribution: &Attribution, body: Bytes) -> Request<Outbound> {
         let mut request = bare(method, attribution.place.clone(), body);
-        let authorization = match &attribution.own {
-            own @ Some(_) => own,
-            None => &attribution.credentials,
-        };
         let headers = request.headers_mut();
         headers.reserve(6);
-        for (name, value) in [
-            (
-                HeaderName::from_static(header::SESSION_ID),
-                &attribution.session_id,
-            ),
-            (
-                HeaderName::from_static(header::PROTOCOL_VERSION),
-                &attribution.protocol_version,
-            ),
-            (AUTHORIZATION, authorization),
-        ] {
-            if let Some(value) = value {
-                headers.insert(name, value.clone());
-            }
+        if let Some(session_id) = &attribution.session_id {
+            let name = HeaderName::from_static(header::SESSION_ID);
+            headers.insert(name, session_id.clone());
         }
+        attribution.headers.add_to(headers);
         request
     }
 }

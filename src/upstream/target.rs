@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 use super::access::Access;
 use super::connection::Connection;
 use super::error::UpstreamError;
-use super::http::TransportLimits;
+use super::http::{HttpClient, TransportLimits};
 use super::http_sse::HttpSse;
 use super::stdio::Stdio;
 use super::streamable_http::StreamableHttp;
@@ -70,10 +70,11 @@ impl HttpTarget {
     /// The server at `uri`. It is asked nothing before a session is wanted.
     #[must_use]
     pub fn new(uri: Uri, limits: TransportLimits, access: Arc<Access>, tasks: TaskTracker) -> Self {
-        let streamable = StreamableHttp::new(uri.clone(), limits.clone(), Arc::clone(&access));
+        let http = Arc::new(HttpClient::new(limits, access));
+        let streamable = StreamableHttp::new(uri.clone(), Arc::clone(&http));
         Self {
             streamable: Arc::new(streamable),
-            sse: Arc::new(HttpSse::new(uri, limits, access, tasks)),
+            sse: Arc::new(HttpSse::new(uri, http, tasks)),
             found: Mutex::default(),
         }
     }

@@ -77,14 +77,13 @@ impl WebSocket {
         for (name, value) in &self.access.headers {
             headers.insert(name, value.clone());
         }
-        let own = self.access.authorization().await;
-        let own = own.map_err(|error| UpstreamError::OwnCredentials(error.into()))?;
+        let credentials = self.access.credentials(credentials).await?;
         let standing = Standing {
             has_session: false,
             is_open: false,
-            has_own: own.is_some(),
+            has_own: credentials.is_own,
         };
-        if let Some(credentials) = own.or(credentials) {
+        if let Some(credentials) = credentials.value {
             headers.insert(AUTHORIZATION, credentials);
         }
         let bytes_max = self.limits.message_bytes_max;
