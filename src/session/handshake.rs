@@ -13,11 +13,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Number;
 use super::SessionKey;
+use super::home::refusal;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::{Claim, Connection, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
+use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::{header, legacy, modern};
 
 /// Why no session could be opened. Nothing of a call was sent yet.
@@ -140,7 +141,9 @@ impl Handshake<'_> {
             if let Some(identity) = initialized(&message, self.id)? {
                 break identity;
             }
-            if let Some(answer) = too_early(&message) {
+            // Before it has answered itself it may only ping.
+            let why = "the session is not initialized yet";
+            if let Some(answer) = refusal(&message, error::INVALID_REQUEST, why) {
                 connection.send(answer.into()).await?;
             }
         };
@@ -207,20 +210,6 @@ fn discover(id: UpstreamId) -> Bytes {
         modern::META_CLIENT_CAPABILITIES,
     );
     jsonrpc::request(id, modern::Method::Discover.as_str(), params.as_bytes()).into()
-}
-
-/// What a server is told that asks before it has answered itself: it may only ping.
-fn too_early(message: &[u8]) -> Option<Vec<u8>> {
-    let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
-        return None;
-    };
-    let id = ServerId::new(id)?;
-    if method == legacy::PING {
-        return Some(jsonrpc::result(&id, "{}"));
-    }
-    let why = "the session is not initialized yet";
-    let error = ErrorObject::new(error::INVALID_REQUEST, why);
-    Some(jsonrpc::error(&id, &error))
 }
 
 fn initialize(key: &SessionKey, id: UpstreamId) -> Vec<u8> {

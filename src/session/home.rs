@@ -11,7 +11,9 @@ use super::live::Session;
 use crate::call::SessionFate;
 use crate::translate::subscription::Change;
 use crate::upstream::{Claim, Exchange, UpstreamError};
-use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::error::ErrorObject;
+use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
+use crate::wire::legacy;
 
 /// Where a session goes when its call lets it go.
 pub(super) trait Home: std::fmt::Debug + Send + Sync {
@@ -26,6 +28,19 @@ pub(super) trait Home: std::fmt::Debug + Send + Sync {
 
     /// Takes a session back, with its inbox if the call had it for itself.
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate);
+}
+
+/// What a server is told that asks while nobody can be asked: a ping is answered, all else refused. Nothing for what is
+/// no request.
+pub(super) fn refusal(message: &[u8], code: i64, why: &str) -> Option<Vec<u8>> {
+    let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
+        return None;
+    };
+    let id = ServerId::new(id)?;
+    if method == legacy::PING {
+        return Some(jsonrpc::result(&id, "{}"));
+    }
+    Some(jsonrpc::error(&id, &ErrorObject::new(code, why)))
 }
 
 /// Why a server did not do what it was asked for.

@@ -14,7 +14,7 @@ use super::changes::{Audience, Changes};
 use super::error::LeaseError;
 use super::general_stream::Listener;
 use super::handshake::Handshake;
-use super::home::Home;
+use super::home::{Home, refusal};
 use super::inbox::Inbox;
 use super::lease::Lease;
 use super::live::Session;
@@ -23,9 +23,8 @@ use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
 use crate::upstream::{Connection, GeneralStream, Target, Transport, UpstreamError};
-use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::{self, Message, ServerId, UpstreamId};
-use crate::wire::legacy;
+use crate::wire::error;
+use crate::wire::jsonrpc::UpstreamId;
 
 /// The clocks and bounds of a pool; see the configuration.
 #[derive(Debug, Clone)]
@@ -376,25 +375,13 @@ impl Home for Pool {
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {
-        let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
+        let why = "no call is running that could be asked";
+        let Some(answer) = refusal(message, error::INTERNAL_ERROR, why) else {
             return;
         };
-        let Some(id) = ServerId::new(id) else { return };
-        if method == legacy::PING {
-            let answer = jsonrpc::result(&id, "{}");
-            let session = Arc::clone(session);
-            self.tasks
-                .spawn(async move { session.tell(answer.into()).await });
-            return;
-        }
-        let error = ErrorObject::new(
-            error::INTERNAL_ERROR,
-            "no call is running that could be asked",
-        );
-        let refusal = jsonrpc::error(&id, &error);
         let session = Arc::clone(session);
         self.tasks
-            .spawn(async move { session.tell(refusal.into()).await });
+            .spawn(async move { session.tell(answer.into()).await });
     }
 
     fn take_back(&self, session: &Arc<Session>, inbox: Option<Inbox>, fate: SessionFate) {

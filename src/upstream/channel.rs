@@ -66,22 +66,45 @@ pub(super) struct Ending {
     pub(super) done: CancellationToken,
 }
 
+/// What whoever carries a channel has of it: what arrives is given to the hub, and the end is as `end` says.
+#[derive(Debug)]
+pub(super) struct Carriage {
+    pub(super) hub: Arc<Hub>,
+    pub(super) end: Ending,
+}
+
 impl Channel {
-    /// A channel over `way`; what arrives is given to the hub. Whoever carries it ends it as `end` says.
-    pub(super) fn new(
-        way: Box<dyn Way>,
-        (hub, general): (Arc<Hub>, mpsc::Receiver<Bytes>),
-        end: Ending,
+    /// A channel whose messages leave by `way`.
+    pub(super) fn new(way: impl Way + 'static, send_timeout: Duration) -> (Self, Carriage) {
+        Self::with(|_| Box::new(way), send_timeout)
+    }
+
+    /// A channel whose messages leave one after the other, as they come out of the queue.
+    pub(super) fn queued(send_timeout: Duration) -> (Self, Carriage, mpsc::Receiver<Parcel>) {
+        let (parcels, out) = mpsc::channel(OUTGOING_MAX);
+        let queue = |hub: &Arc<Hub>| {
+            let hub = Arc::clone(hub);
+            Box::new(Queue { parcels, hub }) as Box<dyn Way>
+        };
+        let (channel, carriage) = Self::with(queue, send_timeout);
+        (channel, carriage, out)
+    }
+
+    fn with(
+        way: impl FnOnce(&Arc<Hub>) -> Box<dyn Way>,
         send_timeout: Duration,
-    ) -> Self {
-        Self {
-            way,
-            hub,
+    ) -> (Self, Carriage) {
+        let (hub, general) = Hub::new();
+        let end = Ending::default();
+        let channel = Self {
+            way: way(&hub),
+            hub: Arc::clone(&hub),
             general: Mutex::new(Some(general)),
             send_timeout,
             _end_with_it: end.wanted.clone().drop_guard(),
-            end,
-        }
+            end: end.clone(),
+        };
+        (channel, Carriage { hub, end })
     }
 
     pub(super) fn request(&self, id: UpstreamId, body: Bytes, claim: Claim) -> Exchange {
@@ -235,17 +258,9 @@ impl Parcel {
 
 /// The way of a transport that writes one message after the other.
 #[derive(Debug)]
-pub(super) struct Queue {
+struct Queue {
     parcels: mpsc::Sender<Parcel>,
     hub: Arc<Hub>,
-}
-
-impl Queue {
-    /// An empty one, and the end at which parcels come out.
-    pub(super) fn new(hub: Arc<Hub>) -> (Self, mpsc::Receiver<Parcel>) {
-        let (parcels, out) = mpsc::channel(OUTGOING_MAX);
-        (Self { parcels, hub }, out)
-    }
 }
 
 impl Way for Queue {

@@ -12,7 +12,7 @@ use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Uri};
 use tokio_util::task::TaskTracker;
 
-use super::channel::{Channel, Ending, Hub, Sending, Way};
+use super::channel::{Carriage, Channel, Sending, Way};
 use super::departure::Departure;
 use super::error::{ChannelEnd, UpstreamError};
 use super::http::{
@@ -69,8 +69,6 @@ impl HttpSse {
             return Err(UpstreamError::Endpoint("is missing"));
         }
         let endpoint = endpoint(&self.uri, &first.data).map_err(UpstreamError::Endpoint)?;
-        let (hub, general) = Hub::new();
-        let end = Ending::default();
         let posts = Posts {
             server: Arc::clone(self),
             endpoint,
@@ -81,21 +79,16 @@ impl HttpSse {
             },
             headers: Mutex::new(headers),
         };
-        let bytes_max = self.http.limits.message_bytes_max;
+        let limits = &self.http.limits;
+        let (channel, carriage) = Channel::new(posts, limits.send_timeout);
         self.tasks
-            .spawn(carry(stream, Arc::clone(&hub), end.clone(), bytes_max));
-        let send_timeout = self.http.limits.send_timeout;
-        Ok(Channel::new(
-            Box::new(posts),
-            (hub, general),
-            end,
-            send_timeout,
-        ))
+            .spawn(carry(stream, carriage, limits.message_bytes_max));
+        Ok(channel)
     }
 }
 
 /// Reads the stream to its end.
-async fn carry(mut stream: EventStream, hub: Arc<Hub>, end: Ending, bytes_max: usize) {
+async fn carry(mut stream: EventStream, Carriage { hub, end }: Carriage, bytes_max: usize) {
     let reading = async {
         loop {
             match stream.next_event().await {

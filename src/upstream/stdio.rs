@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::Backoff;
-use super::channel::{Channel, Ending, Hub, Queue};
+use super::channel::Channel;
 use super::error::UpstreamError;
 
 mod process;
@@ -82,10 +82,8 @@ impl Stdio {
         if let Some(moment) = not_before {
             tokio::time::sleep_until(moment).await;
         }
-        let (hub, general) = Hub::new();
-        let (queue, parcels) = Queue::new(Arc::clone(&hub));
-        let end = Ending::default();
-        let process = Process::start(self, Arc::clone(&hub), end.clone());
+        let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
+        let process = Process::start(self, carriage);
         let process = process.map_err(|error| UpstreamError::Connect(error.into()))?;
         let server = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -94,13 +92,7 @@ impl Stdio {
                 server.did_not_last(started.elapsed());
             }
         });
-        let send_timeout = self.limits.send_timeout;
-        Ok(Channel::new(
-            Box::new(queue),
-            (hub, general),
-            end,
-            send_timeout,
-        ))
+        Ok(channel)
     }
 
     fn did_not_last(&self, lasted: Duration) {

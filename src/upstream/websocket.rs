@@ -26,7 +26,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use tokio_util::task::TaskTracker;
 
 use super::access::Access;
-use super::channel::{Channel, Ending, Hub, Parcel, Queue};
+use super::channel::{Carriage, Channel, Hub, Parcel};
 use super::error::{ChannelEnd, UpstreamError};
 use super::http::{Standing, TransportLimits, challenge};
 
@@ -95,23 +95,10 @@ impl WebSocket {
         let (stream, _) = connected
             .map_err(|elapsed| UpstreamError::Connect(elapsed.into()))?
             .map_err(|error| standing.judged(refused(error)))?;
-        let (hub, general) = Hub::new();
-        let (queue, parcels) = Queue::new(Arc::clone(&hub));
-        let end = Ending::default();
-        self.tasks.spawn(carry(
-            stream,
-            parcels,
-            Arc::clone(&hub),
-            end.clone(),
-            bytes_max,
-        ));
-        let send_timeout = self.limits.send_timeout;
-        Ok(Channel::new(
-            Box::new(queue),
-            (hub, general),
-            end,
-            send_timeout,
-        ))
+        let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
+        self.tasks
+            .spawn(carry(stream, parcels, carriage, bytes_max));
+        Ok(channel)
     }
 }
 
@@ -132,8 +119,7 @@ fn refused(error: Error) -> UpstreamError {
 async fn carry(
     stream: Stream,
     parcels: mpsc::Receiver<Parcel>,
-    hub: Arc<Hub>,
-    end: Ending,
+    Carriage { hub, end }: Carriage,
     bytes_max: usize,
 ) {
     let (mut sink, mut stream) = stream.split();
@@ -141,12 +127,11 @@ async fn carry(
     let code = {
         // Dropped after the end is known: senders whose messages did not go look there for the reason.
         let mut writing = std::pin::pin!(write(&mut sink, parcels, &is_alive));
-        let ended = tokio::select! {
+        let (ended, code) = tokio::select! {
             ended = read(&mut stream, &hub, &is_alive, bytes_max) => ended,
             ended = writing.as_mut() => (ended, None),
             () = end.wanted.cancelled() => (ChannelEnd::Stopped, Some(CloseCode::Normal)),
         };
-        let (ended, code) = ended;
         hub.over(ended);
         code
     };

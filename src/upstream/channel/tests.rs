@@ -15,14 +15,7 @@ struct Bench {
 }
 
 fn bench() -> Bench {
-    let (hub, general) = Hub::new();
-    let (queue, out) = Queue::new(Arc::clone(&hub));
-    let channel = Channel::new(
-        Box::new(queue),
-        (Arc::clone(&hub), general),
-        Ending::default(),
-        Duration::from_secs(1),
-    );
+    let (channel, Carriage { hub, .. }, out) = Channel::queued(Duration::from_secs(1));
     Bench { channel, hub, out }
 }
 

@@ -1,7 +1,6 @@
 //! One process from its start to the end of its group.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -13,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{ProcessLimits, Stdio};
-use crate::upstream::channel::{Ending, Hub, Parcel};
+use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::ChannelEnd;
 use crate::wire::line::{Line, Lines, one_line};
 
@@ -41,13 +40,12 @@ pub(super) struct Process {
     stdout: ChildStdout,
     stderr: ChildStderr,
     limits: ProcessLimits,
-    hub: Arc<Hub>,
-    end: Ending,
+    carriage: Carriage,
 }
 
 impl Process {
     /// Starts the program of a server; what it says goes to the hub.
-    pub(super) fn start(server: &Stdio, hub: Arc<Hub>, end: Ending) -> io::Result<Self> {
+    pub(super) fn start(server: &Stdio, carriage: Carriage) -> io::Result<Self> {
         let mut child = server.program.command().spawn()?;
         let piped = || io::Error::other("a stream is no pipe");
         let stdin = child.stdin.take().ok_or_else(piped)?;
@@ -63,8 +61,7 @@ impl Process {
             stdout,
             stderr,
             limits: server.limits.clone(),
-            hub,
-            end,
+            carriage,
         })
     }
 
@@ -79,8 +76,7 @@ impl Process {
             mut stdout,
             mut stderr,
             limits,
-            hub,
-            end,
+            carriage: Carriage { hub, end },
         } = self;
         let is_over = CancellationToken::new();
         let logging = async {

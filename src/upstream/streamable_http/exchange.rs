@@ -135,12 +135,6 @@ impl Exchange {
         Ok(())
     }
 
-    /// The session that the server opened with this exchange, once it has begun to answer.
-    #[must_use]
-    pub fn session_id(&self) -> Option<&HeaderValue> {
-        self.session_id.as_ref()
-    }
-
     fn opened(&mut self, response: Response<Inbound>) -> Result<State, UpstreamError> {
         let (head, body) = response.into_parts();
         self.session_id = head.headers.get(header::SESSION_ID).cloned();
