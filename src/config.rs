@@ -19,13 +19,16 @@ use crate::upstream::{Access, Program};
 
 mod access;
 mod backend;
+mod error;
 mod file;
+mod span;
 #[cfg(test)]
 mod tests;
 
 use backend::Backend;
 
-pub use file::{ConfigError, load, parse};
+pub use error::ConfigError;
+pub use file::{load, parse};
 
 /// Everything `serve` needs to know.
 #[derive(Debug)]

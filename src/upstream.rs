@@ -21,10 +21,10 @@ mod websocket;
 
 pub use access::{Access, Bearer, BearerError};
 pub use backoff::Backoff;
-pub use channel::Channel;
-pub use connection::{Claim, Connection, Exchange, GeneralStream};
-pub use error::{ChannelEnd, UpstreamError};
-pub use http::{EventStream, TransportLimits, Unfollowed};
+pub use channel::{Channel, Claim};
+pub use connection::{Connection, Exchange, GeneralStream};
+pub use error::{ChannelEnd, Unfollowed, UpstreamError};
+pub use http::{EventStream, TransportLimits};
 pub use stdio::{ProcessLimits, Program, Stdio};
 pub use target::{HttpTarget, Target, Transport};
 pub use tls::{Identity, Tls, TlsError, TlsMaterial};

@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::Legacy;
-use super::file::{ConfigError, wrong};
+use super::error::{ConfigError, wrong};
 use crate::upstream::{Access, Bearer, Identity, Tls, TlsError, TlsMaterial};
 
 /// Headers that the gateway itself sets or takes from the caller, or that say how a message travels.

@@ -9,7 +9,8 @@ use http::Uri;
 use serde::Deserialize;
 
 use super::access::Own;
-use super::file::{ConfigError, Span, wrong};
+use super::error::{ConfigError, wrong};
+use super::span::Span;
 use super::{BackendSettings, Legacy};
 use crate::cache::results::ListCaching;
 use crate::call::MissingCapability;

@@ -2,86 +2,16 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::backend::Backend;
+use super::error::{ConfigError, wrong};
+use super::span::Span;
 use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
-use crate::hold::seal::{BadKey, NoRandomness, SealingKeys};
-
-/// Why a configuration is refused. It is refused whole.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read {path}")]
-    Read {
-        /// Which file.
-        path: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The text is not TOML of the right form.
-    #[error("{}{line}:{column}: {why}", .path.as_deref().map(|path| format!("{path}:")).unwrap_or_default())]
-    Form {
-        /// Which file, if it is one.
-        path: Option<String>,
-        /// Where, counted from 1.
-        line: usize,
-        /// Where in the line, counted from 1.
-        column: usize,
-        /// What is wrong there.
-        why: String,
-    },
-    /// A value has the right form and makes no sense.
-    #[error("`{field}`: {why}")]
-    Value {
-        /// Which field.
-        field: &'static str,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A key is no key.
-    #[error("`keys`")]
-    Key(#[from] BadKey),
-    /// No key could be drawn.
-    #[error("no sealing key")]
-    Randomness(#[from] NoRandomness),
-}
-
-impl ConfigError {
-    fn of_file(self, file: &Path) -> Self {
-        match self {
-            Self::Form {
-                line, column, why, ..
-            } => Self::Form {
-                path: Some(file.display().to_string()),
-                line,
-                column,
-                why,
-            },
-            other => other,
-        }
-    }
-
-    /// The same for whoever gave the value as this option of the command line.
-    pub(super) fn of_option(self, option: &'static str) -> Self {
-        match self {
-            Self::Value { why, .. } => Self::Value { field: option, why },
-            other => other,
-        }
-    }
-}
-
-pub(super) fn wrong(field: &'static str, why: impl Into<String>) -> ConfigError {
-    ConfigError::Value {
-        field,
-        why: why.into(),
-    }
-}
+use crate::hold::seal::{BadKey, SealingKeys};
 
 /// Reads a configuration file; addresses of the command line go before those of the file.
 ///
@@ -164,18 +94,6 @@ enum AnonymousName {
     Shared,
     Isolated,
     Refuse,
-}
-
-/// A duration as people write it: `45s`, `10m`, `250ms`.
-pub(super) struct Span(pub(super) Duration);
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        humantime::parse_duration(&text)
-            .map(Self)
-            .map_err(serde::de::Error::custom)
-    }
 }
 
 fn positive<T: Default + PartialEq>(field: &'static str, value: T) -> Result<T, ConfigError> {

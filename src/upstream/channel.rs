@@ -19,7 +19,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::connection::Claim;
 use super::departure::Departure;
 use super::error::UpstreamError;
 use crate::wire::jsonrpc::UpstreamId;
@@ -44,6 +43,15 @@ pub(super) trait Way: fmt::Debug + Send + Sync {
 
     /// Takes in which revision the server picked.
     fn speaks(&self, _revision: &str) {}
+}
+
+/// Whose the messages are that no id ties to a request, while a request runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This request's: its call has the session for itself.
+    All,
+    /// Nobody's: others may be running.
+    Own,
 }
 
 /// The one channel of a session. Dropped, it is ended.

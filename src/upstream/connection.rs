@@ -5,7 +5,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 
 use super::UpstreamError;
-use super::channel::{self, Channel};
+use super::channel::{self, Channel, Claim};
 use super::http::EventStream;
 use super::streamable_http::{self, StreamableSession};
 use crate::wire::jsonrpc::UpstreamId;
@@ -18,15 +18,6 @@ pub enum Connection {
     Http(StreamableSession),
     /// Over every other transport all messages share one channel.
     Channel(Channel),
-}
-
-/// Whose the messages are that no id ties to a request, while a request runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// This request's: its call has the session for itself.
-    All,
-    /// Nobody's: others may be running.
-    Own,
 }
 
 impl Connection {

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::http::Unfollowed;
 use crate::call::{AuthChallenge, Loss};
 use crate::observe::chain;
 
@@ -80,6 +79,26 @@ pub enum ChannelEnd {
     /// This side has ended it.
     #[error("the session with the server was closed")]
     Stopped,
+}
+
+/// How many redirects are followed one after the other. Real servers want one: a slash at the end, or a new path.
+pub(super) const REDIRECTS_MAX: u32 = 3;
+
+/// Why a redirect is not followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unfollowed {
+    /// It leads to another scheme, host or port.
+    #[error("to another origin")]
+    Elsewhere,
+    /// It says not where it leads.
+    #[error("without a place to go")]
+    Nowhere,
+    /// It is one too many.
+    #[error("more than {REDIRECTS_MAX} times")]
+    TooOften,
+    /// The request was not to open anything, or the status would make another request of it.
+    #[error("where that cannot be followed (HTTP status {0})")]
+    Here(u16),
 }
 
 impl UpstreamError {

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use thread_local::ThreadLocal;
 
 use super::access::Access;
-use super::error::UpstreamError;
+use super::error::{Unfollowed, UpstreamError};
 use crate::call::AuthChallenge;
 use crate::wire::header;
 
@@ -27,7 +27,6 @@ mod standing;
 pub use event_stream::EventStream;
 pub(super) use lanes::{Inbound, Responding};
 pub(super) use outbound::Outbound;
-pub use redirect::Unfollowed;
 pub(super) use redirect::follow;
 pub(super) use session_headers::SessionHeaders;
 pub(super) use standing::Standing;

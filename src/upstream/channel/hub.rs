@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 
-use crate::upstream::connection::Claim;
+use super::Claim;
 use crate::upstream::error::{ChannelEnd, UpstreamError};
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::legacy;

@@ -12,27 +12,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Uri};
 
 use super::lanes::Inbound;
 use super::{HttpClient, Outbound, bare, request_error};
-use crate::upstream::UpstreamError;
-
-/// How many redirects are followed one after the other. Real servers want one: a slash at the end, or a new path.
-const REDIRECTS_MAX: u32 = 3;
-
-/// Why a redirect is not followed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Unfollowed {
-    /// It leads to another scheme, host or port.
-    #[error("to another origin")]
-    Elsewhere,
-    /// It says not where it leads.
-    #[error("without a place to go")]
-    Nowhere,
-    /// It is one too many.
-    #[error("more than {REDIRECTS_MAX} times")]
-    TooOften,
-    /// The request was not to open anything, or the status would make another request of it.
-    #[error("where that cannot be followed (HTTP status {0})")]
-    Here(u16),
-}
+use crate::upstream::error::{REDIRECTS_MAX, Unfollowed, UpstreamError};
 
 /// Whether a status is a redirect.
 pub(super) fn is_redirect(status: StatusCode) -> bool {
