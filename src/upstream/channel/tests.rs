@@ -171,3 +171,14 @@ async fn an_exchange_that_is_dropped_leaves_nothing_behind() {
     bench.arrives(QUESTION).await;
     assert_eq!(heard(&mut general).as_deref(), Some(QUESTION));
 }
+
+#[tokio::test]
+async fn a_request_that_claims_its_response_alone_gets_nothing_else() {
+    let bench = bench();
+    let mut general = bench.channel.general().unwrap();
+    let mut exchange = bench.request(1, Claim::Response);
+    bench.arrives(QUESTION).await;
+    bench.arrives(&result("1")).await;
+    assert_eq!(got(&mut exchange), Some(result("1")));
+    assert_eq!(heard(&mut general).as_deref(), Some(QUESTION));
+}

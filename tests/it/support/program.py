@@ -1,8 +1,8 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it).
-Tools: echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow.
+offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first).
+Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow.
 """
 
 import json
@@ -17,6 +17,7 @@ OUT = threading.Lock()
 ANSWERS = {}
 FREE = threading.Event()
 IDS = iter(range(10**9))
+ROOTS = []
 
 
 def say(line):
@@ -47,6 +48,13 @@ def form(name):
     return ask("elicitation/create", {"message": f"Please give {name}.", "requestedSchema": schema})
 
 
+def learn_roots():
+    answer = ask("roots/list", {})
+    # As a real server does that looks at each directory first.
+    threading.Event().wait(0.1)
+    ROOTS[:] = [root["uri"] for root in answer.get("result", {"roots": [{"uri": "refused"}]})["roots"]]
+
+
 def said(answer):
     return json.dumps(answer.get("result", answer.get("error")).get("content", "refused"))
 
@@ -57,6 +65,8 @@ def call(key, name, arguments, meta):
         send(id=key, result=text(json.dumps(arguments)))
     elif name == "env":
         send(id=key, result=text(json.dumps(dict(os.environ))))
+    elif name == "roots":
+        send(id=key, result=text(" ".join(ROOTS)))
     elif name == "pid":
         send(id=key, result=text(str(os.getpid())))
     elif name == "ask":
@@ -100,7 +110,11 @@ def take(message):
         send(method="notifications/message", params={"level": "info", "data": "too early"})
         send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
-        pass
+        if "roots" in MANNERS or "roots_once" in MANNERS:
+            threading.Thread(target=learn_roots, daemon=True).start()
+    elif method == "notifications/roots/list_changed":
+        if "roots" in MANNERS:
+            threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "ping":
         send(id=key, result={})
     elif method == "tools/list":

@@ -1,0 +1,79 @@
+//! Servers that ask for roots outside of any call, and keep them for their session.
+
+use serde_json::json;
+
+use crate::support::client::Client;
+use crate::support::gateway::{Config, Gateway};
+use crate::support::{eventually, text_of};
+
+/// A gateway in front of a program with this manner, and two clients who differ in nothing but their roots.
+async fn stage(manner: &str) -> (Gateway, Client) {
+    let config = Config::program(&[manner]).timer("session_idle", "60s");
+    let gateway = config.start().await;
+    let client = Client::of(&gateway).able(json!({"roots": {}}));
+    (gateway, client)
+}
+
+/// What a call says whose client has this root; it is asked for it once.
+async fn with_root(client: &Client, uri: &str) -> String {
+    let request = client.tool("roots", json!({}));
+    let asked = request.send().await.asked();
+    assert_eq!(asked.keys(), ["roots"]);
+    let roots = json!({"roots": [{"uri": uri}]});
+    let reply = request.answer(&asked, roots).send().await;
+    text_of(reply.result()).to_owned()
+}
+
+/// How many processes were started.
+fn processes(gateway: &Gateway) -> usize {
+    gateway.log().matches("text=pid ").count()
+}
+
+/// The first call opens the session itself: the server has asked and taken the answer in before the call goes up.
+#[tokio::test]
+async fn each_call_has_the_roots_of_its_own_client() {
+    let (gateway, client) = stage("roots").await;
+    for uri in ["file:///one", "file:///two", "file:///two", "file:///one"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 1);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+#[tokio::test]
+async fn calls_at_once_have_each_their_own_roots() {
+    let (gateway, client) = stage("roots").await;
+    let uris = ["file:///one", "file:///two", "file:///three"];
+    for _ in 0..2 {
+        let calls = uris.map(|uri| with_root(&client, uri));
+        assert_eq!(futures_util::future::join_all(calls).await, uris);
+    }
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// A server that is told that the roots changed and does not ask keeps what it has: it serves no other call.
+#[tokio::test]
+async fn a_server_that_does_not_ask_again_serves_one_call_a_session() {
+    let (gateway, client) = stage("roots_once").await;
+    for uri in ["file:///one", "file:///two", "file:///three"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    eventually("three processes", || async { processes(&gateway) == 3 }).await;
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// A list is asked of nobody, so it is not served where somebody's roots are kept.
+#[tokio::test]
+async fn a_list_is_served_without_roots_of_others() {
+    let (gateway, client) = stage("roots").await;
+    let list = client.request("tools/list", json!({}));
+    list.send().await.result();
+    assert_eq!(with_root(&client, "file:///one").await, "file:///one");
+    list.send().await.result();
+    eventually("another process", || async { processes(&gateway) == 2 }).await;
+    // The next call comes back to the first one.
+    assert_eq!(with_root(&client, "file:///two").await, "file:///two");
+    list.send().await.result();
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
