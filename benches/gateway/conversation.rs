@@ -25,7 +25,7 @@ pub(crate) enum Tool {
 }
 
 impl Tool {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Json => "json",
             Self::Events => "sse",
@@ -35,7 +35,7 @@ impl Tool {
 }
 
 /// Arguments of a few hundred bytes, as models write them.
-const ARGUMENTS: &str = r#"{"query":"SELECT name, street, city FROM customers WHERE city = 'London' ORDER BY name","limit":50,"format":"markdown","options":{"header":true,"null":"-","width":80}}"#;
+pub(crate) const ARGUMENTS: &str = r#"{"query":"SELECT name, street, city FROM customers WHERE city = 'London' ORDER BY name","limit":50,"format":"markdown","options":{"header":true,"null":"-","width":80}}"#;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}}"#;
 

@@ -6,21 +6,59 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::Sizes;
-use super::conversation::{Era, Talker, Tool};
-use super::peers::Peer;
+use super::channel::Transport;
+use super::channel::client::Client;
+use super::conversation::{self, Era, Tool};
+use super::process::Process;
 
 /// One variant of a run.
 #[derive(Debug)]
 pub(crate) struct Variant<'a> {
     pub(crate) name: &'static str,
-    pub(crate) era: Era,
+    pub(crate) way: Way,
     pub(crate) tool: Tool,
-    /// Whom the load talks to.
-    pub(crate) addr: SocketAddr,
+    /// How many clients there are at once.
+    pub(crate) clients: usize,
     /// What stands between the load and the upstream, if anything does.
-    pub(crate) between: Option<&'a Peer>,
-    pub(crate) upstream: &'a Peer,
+    pub(crate) between: Option<&'a Process>,
+    /// Nothing where each session has a process of its own.
+    pub(crate) upstream: Option<&'a Process>,
+}
+
+/// How a variant's clients talk to whom.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    /// In this era, over Streamable HTTP.
+    Http(Era, SocketAddr),
+    /// In the legacy era, over another transport.
+    Channel(Transport),
+}
+
+/// One client that makes one call after the other.
+#[derive(Debug)]
+enum Talker {
+    Http(Box<conversation::Talker>),
+    Channel(Box<Client>),
+}
+
+impl Talker {
+    async fn new(way: Way, tool: Tool) -> Self {
+        match way {
+            Way::Http(era, addr) => {
+                Self::Http(Box::new(conversation::Talker::new(era, tool, addr).await))
+            }
+            Way::Channel(transport) => Self::Channel(Box::new(Client::new(transport, tool).await)),
+        }
+    }
+
+    async fn call(&mut self, tool: Tool) {
+        match (self, tool) {
+            (Self::Http(talker), Tool::Asking) => talker.asked().await,
+            (Self::Http(talker), Tool::Json | Tool::Events) => talker.plain().await,
+            (Self::Channel(client), Tool::Asking) => client.asked().await,
+            (Self::Channel(client), Tool::Json | Tool::Events) => client.plain().await,
+        }
+    }
 }
 
 /// What one slice showed.
@@ -35,30 +73,20 @@ pub(crate) struct Sample {
     pub(crate) upstream_cpu: Duration,
 }
 
-/// Held calls at once for each plain call at once.
-const HELD_AT_ONCE: usize = 24;
-
 /// Measures one slice.
-pub(crate) async fn measure(variant: &Variant<'_>, sizes: &Sizes) -> Sample {
-    // A held call spends most of its time in the pause in which questions are gathered. Only as many at once as
-    // keep the machine busy say what one costs: an idle machine pays for falling asleep and waking up.
-    let is_held = matches!((variant.era, variant.tool), (Era::Modern, Tool::Asking));
-    let connections = sizes.connections * if is_held { HELD_AT_ONCE } else { 1 };
+pub(crate) async fn measure(variant: &Variant<'_>, slice: Duration) -> Sample {
     let mut talkers = Vec::new();
-    for _ in 0..connections {
-        talkers.push(Talker::new(variant.era, variant.tool, variant.addr).await);
+    for _ in 0..variant.clients {
+        talkers.push(Talker::new(variant.way, variant.tool).await);
     }
     // Sessions and connections are warm before it counts.
-    let (talkers, _) = spend(talkers, variant.tool, sizes.slice / 10).await;
+    let (talkers, _) = spend(talkers, variant.tool, slice / 10).await;
     let cpu = || {
-        let between = variant
-            .between
-            .map(|peer| peer.process.cpu())
-            .unwrap_or_default();
-        (between, variant.upstream.process.cpu())
+        let of = |process: Option<&Process>| process.map(Process::cpu).unwrap_or_default();
+        (of(variant.between), of(variant.upstream))
     };
     let (before, start) = (cpu(), Instant::now());
-    let (_, mut latencies) = spend(talkers, variant.tool, sizes.slice).await;
+    let (_, mut latencies) = spend(talkers, variant.tool, slice).await;
     let (after, elapsed) = (cpu(), start.elapsed());
     latencies.sort_unstable();
     let calls = u32::try_from(latencies.len()).unwrap();
@@ -80,10 +108,7 @@ async fn spend(talkers: Vec<Talker>, tool: Tool, span: Duration) -> (Vec<Talker>
             let mut latencies = Vec::new();
             loop {
                 let start = Instant::now();
-                match tool {
-                    Tool::Asking => talker.asked().await,
-                    Tool::Json | Tool::Events => talker.plain().await,
-                }
+                talker.call(tool).await;
                 latencies.push(start.elapsed());
                 if Instant::now() >= end {
                     return (talker, latencies);

@@ -1,11 +1,12 @@
-//! What the gateway costs: plain calls against the direct way and against nginx, held calls, memory of holds.
+//! What the gateway costs: plain calls against the direct way and against nginx, held calls, both over each other
+//! transport against the direct way, memory of holds.
 //!
 //! Everything runs on this machine at once: a fast legacy server (this program again, as a child), the gateway,
 //! nginx if it is installed, and the load. Variants are measured in turns (A B C, A B C, …) and medians are
 //! printed, so that a noisy neighbour meets all of them. The steady figure is CPU per call; throughput and
 //! latency share the cores with the load itself and mean something as ratios only. Nothing here passes or fails.
 //!
-//! `cargo bench` runs all; `cargo bench -- plain held holds` some. Sizes: `HOLDFAST_BENCH_ROUNDS` (5),
+//! `cargo bench` runs all; `cargo bench -- plain held transports holds` some. Sizes: `HOLDFAST_BENCH_ROUNDS` (5),
 //! `HOLDFAST_BENCH_SLICE_MS` (1500), `HOLDFAST_BENCH_CONNECTIONS` (16), `HOLDFAST_BENCH_HOLDS` (10000).
 #![expect(
     clippy::unwrap_used,
@@ -16,12 +17,14 @@
 
 use std::time::Duration;
 
+mod channel;
 mod conversation;
 mod holds;
 mod load;
 mod peers;
 mod process;
 mod tables;
+mod transports;
 mod upstream;
 mod wire;
 
@@ -56,11 +59,13 @@ fn main() {
         .enable_all()
         .build()
         .unwrap();
-    if arguments
-        .first()
-        .is_some_and(|first| first == upstream::ARGUMENT)
-    {
-        return runtime.block_on(upstream::serve());
+    match arguments.first().map(String::as_str) {
+        Some(upstream::ARGUMENT) => return runtime.block_on(upstream::serve()),
+        Some(channel::server::SOCKETS) => {
+            return runtime.block_on(channel::server::serve_sockets());
+        }
+        Some(channel::server::STDIO) => return channel::server::serve_stdio(),
+        _ => {}
     }
     let wanted = |part: &str| {
         let mut named = arguments
@@ -81,6 +86,9 @@ fn main() {
         };
         if tables.plain || tables.held {
             tables::calls(&sizes, tables).await;
+        }
+        if wanted("transports") {
+            transports::calls(&sizes).await;
         }
         if wanted("holds") {
             holds::memory(&sizes, open_files).await;

@@ -4,6 +4,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::channel::server;
 use super::process::Process;
 use super::upstream;
 
@@ -22,12 +23,29 @@ pub(crate) fn upstream() -> Peer {
     Peer { process, addr }
 }
 
+/// The server over HTTP+SSE and WebSocket, with their addresses: this program again.
+pub(crate) fn channels() -> (Process, SocketAddr, SocketAddr) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    let process = Process::start(command.arg(server::SOCKETS));
+    let sse = process.says(server::SSE_READY).parse().unwrap();
+    let websocket = process.says(server::WEBSOCKET_READY).parse().unwrap();
+    (process, sse, websocket)
+}
+
 /// The gateway in front of it.
 pub(crate) fn gateway(upstream: &Peer) -> Peer {
-    let url = format!("http://{}/mcp", upstream.addr);
+    gateway_with(&[
+        "--upstream".to_owned(),
+        format!("http://{}/mcp", upstream.addr),
+    ])
+}
+
+/// The gateway, started with these arguments.
+pub(crate) fn gateway_with(arguments: &[String]) -> Peer {
     let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
     command
-        .args(["serve", "--upstream", &url, "--listen", "127.0.0.1:0"])
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .args(arguments)
         .env("RUST_LOG", "warn");
     let process = Process::start(&mut command);
     let url = process.says("holdfast listening on http://");

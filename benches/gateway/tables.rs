@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Sizes;
 use super::conversation::{Era, Tool};
-use super::load::{Sample, Variant, measure};
+use super::load::{Sample, Variant, Way, measure};
 use super::peers::{self, Peer};
 
 /// Which tables are wanted.
@@ -22,7 +22,18 @@ pub(crate) async fn calls(sizes: &Sizes, wanted: Wanted) {
     if nginx.is_none() {
         println!("nginx is not installed: no comparison with it");
     }
-    let variants = variants(&upstream, &gateway, nginx.as_ref(), wanted);
+    let variants = variants(sizes, &upstream, &gateway, nginx.as_ref(), wanted);
+    let medians = medians(sizes, &variants).await;
+    ratios(&medians);
+    println!(
+        "gateway after it: {:.1} MiB resident, {} open files",
+        gateway.process.resident() as f64 / f64::from(1 << 20),
+        gateway.process.open_files(),
+    );
+}
+
+/// Measures the variants in turns; prints and returns the medians.
+pub(crate) async fn medians(sizes: &Sizes, variants: &[Variant<'_>]) -> Vec<Row> {
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); variants.len()];
     for round in 0..sizes.rounds {
         // Every other round runs backwards: nobody always follows the same neighbour.
@@ -31,7 +42,7 @@ pub(crate) async fn calls(sizes: &Sizes, wanted: Wanted) {
             order.reverse();
         }
         for at in order {
-            samples[at].push(measure(&variants[at], sizes).await);
+            samples[at].push(measure(&variants[at], sizes.slice).await);
         }
     }
     let medians: Vec<Row> = variants
@@ -47,15 +58,16 @@ pub(crate) async fn calls(sizes: &Sizes, wanted: Wanted) {
         row.print();
     }
     println!();
-    ratios(&medians);
-    println!(
-        "gateway after it: {:.1} MiB resident, {} open files",
-        gateway.process.resident() as f64 / f64::from(1 << 20),
-        gateway.process.open_files(),
-    );
+    medians
 }
 
+/// Held calls at once for each plain call at once. A held call spends most of its time in the pause in which questions
+/// are gathered. Only as many at once as keep the machine busy say what one costs: an idle machine pays for falling
+/// asleep and waking up.
+const HELD_AT_ONCE: usize = 24;
+
 fn variants<'a>(
+    sizes: &Sizes,
     upstream: &'a Peer,
     gateway: &'a Peer,
     nginx: Option<&'a Peer>,
@@ -83,13 +95,16 @@ fn variants<'a>(
         ));
     }
     for (tool, [direct, through_nginx, through_holdfast], compared) in tools {
-        let variant = |name, era, between: Option<&'a Peer>| Variant {
-            name,
-            era,
-            tool,
-            addr: between.unwrap_or(upstream).addr,
-            between,
-            upstream,
+        let variant = |name, era, between: Option<&'a Peer>| {
+            let is_held = matches!((era, tool), (Era::Modern, Tool::Asking));
+            Variant {
+                name,
+                way: Way::Http(era, between.unwrap_or(upstream).addr),
+                tool,
+                clients: sizes.connections * if is_held { HELD_AT_ONCE } else { 1 },
+                between: between.map(|peer| &peer.process),
+                upstream: Some(&upstream.process),
+            }
         };
         if compared {
             variants.push(variant(direct, Era::Legacy, None));
@@ -102,12 +117,12 @@ fn variants<'a>(
 
 /// Medians of one variant.
 #[derive(Debug)]
-struct Row {
-    name: &'static str,
-    per_second: f64,
-    p50: f64,
-    p99: f64,
-    cpu: f64,
+pub(crate) struct Row {
+    pub(crate) name: &'static str,
+    pub(crate) per_second: f64,
+    pub(crate) p50: f64,
+    pub(crate) p99: f64,
+    pub(crate) cpu: f64,
     upstream_cpu: f64,
 }
 

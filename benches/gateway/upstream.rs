@@ -30,7 +30,7 @@ pub(crate) const READY: &str = "upstream on ";
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// A result of about one kibibyte, as tools of real servers have them.
-static RESULT: LazyLock<String> = LazyLock::new(|| {
+pub(crate) static RESULT: LazyLock<String> = LazyLock::new(|| {
     let filler = "All work and no play makes Jack a dull boy. ".repeat(22);
     format!(r#"{{"content":[{{"type":"text","text":"{filler}"}}]}}"#)
 });
@@ -42,13 +42,14 @@ struct Server {
     waiting: Mutex<HashMap<u64, oneshot::Sender<()>>>,
 }
 
+/// As much of a message as has to be read.
 #[derive(Deserialize)]
-struct Message<'a> {
+pub(crate) struct Message<'a> {
     #[serde(borrow)]
-    id: Option<&'a RawValue>,
-    method: Option<&'a str>,
+    pub(crate) id: Option<&'a RawValue>,
+    pub(crate) method: Option<&'a str>,
     #[serde(borrow)]
-    params: Option<&'a RawValue>,
+    pub(crate) params: Option<&'a RawValue>,
 }
 
 /// Serves until standard input ends, which is when the bench ends.
@@ -57,10 +58,7 @@ pub(crate) async fn serve() {
     eprintln!("{READY}{}", listener.local_addr().unwrap());
     let server = Arc::new(Server::default());
     let tasks = TaskTracker::new();
-    std::thread::spawn(|| {
-        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-        std::process::exit(0);
-    });
+    end_with_input();
     while let Ok((stream, _)) = listener.accept().await {
         let _ = stream.set_nodelay(true);
         let server = Arc::clone(&server);
@@ -71,6 +69,14 @@ pub(crate) async fn serve() {
             let _ = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }
+}
+
+/// Ends this program when its standard input ends.
+pub(crate) fn end_with_input() {
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        std::process::exit(0);
+    });
 }
 
 async fn answer(
@@ -119,11 +125,13 @@ fn respond(server: &Arc<Server>, message: &Message<'_>) -> Response<Body> {
     }
 }
 
+/// The `InitializeResult`.
+pub(crate) const INITIALIZED: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
+
 fn initialize(server: &Server, id: &str) -> Response<Body> {
-    const RESULT: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"bench","version":"1"}}"#;
     let number = server.sessions.fetch_add(1, Ordering::Relaxed);
     let mut response = json(format!(
-        r#"{{"jsonrpc":"2.0","id":{id},"result":{RESULT}}}"#
+        r#"{{"jsonrpc":"2.0","id":{id},"result":{INITIALIZED}}}"#
     ));
     let session = format!("session-{number}").parse().unwrap();
     response.headers_mut().insert("mcp-session-id", session);
@@ -134,9 +142,7 @@ fn ask(server: &Arc<Server>, id: &str) -> Response<Body> {
     let question = server.questions.fetch_add(1, Ordering::Relaxed);
     let (answered, answer) = oneshot::channel();
     server.waiting.lock().unwrap().insert(question, answered);
-    let asked = format!(
-        "event: message\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{question},\"method\":\"elicitation/create\",\"params\":{{\"mode\":\"form\",\"message\":\"Go on?\",\"requestedSchema\":{{\"type\":\"object\",\"properties\":{{\"confirm\":{{\"type\":\"boolean\"}}}},\"required\":[\"confirm\"]}}}}}}\n\n",
-    );
+    let asked = format!("event: message\ndata: {}\n\n", self::question(question));
     let done = result_event(id);
     let first = futures_util::stream::once(async move { asked });
     let last = futures_util::stream::once(async move {
@@ -147,6 +153,13 @@ fn ask(server: &Arc<Server>, id: &str) -> Response<Body> {
         .chain(last)
         .map(|event| Ok(Frame::data(Bytes::from(event))));
     stream(StreamBody::new(frames).boxed_unsync())
+}
+
+/// A question under an id.
+pub(crate) fn question(id: u64) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"elicitation/create","params":{{"mode":"form","message":"Go on?","requestedSchema":{{"type":"object","properties":{{"confirm":{{"type":"boolean"}}}},"required":["confirm"]}}}}}}"#,
+    )
 }
 
 fn result_event(id: &str) -> String {

@@ -54,6 +54,23 @@ impl Connection {
         self.text()
     }
 
+    /// Takes the data of the next event out of a stream that is not the end of a response. Its server sends each in a
+    /// chunk of its own.
+    pub(crate) async fn next_event(&mut self) -> String {
+        const START: &str = "data: ";
+        loop {
+            let text = self.text();
+            if let Some(start) = text.find(START)
+                && let Some(length) = text[start..].find("\n\n")
+            {
+                let data = text[start + START.len()..start + length].to_owned();
+                self.read.drain(..start + length);
+                return data;
+            }
+            self.more().await;
+        }
+    }
+
     async fn more(&mut self) {
         let read = self.stream.read_buf(&mut self.read).await.unwrap();
         assert!(read > 0, "the peer closed after {:?}", self.text());
@@ -82,8 +99,13 @@ fn is_whole(read: &[u8]) -> bool {
 
 /// A POST of JSON to the MCP endpoint.
 pub(crate) fn post(headers: &[(&str, &str)], body: &str) -> Vec<u8> {
+    post_to("/mcp", headers, body)
+}
+
+/// A POST of JSON to some path.
+pub(crate) fn post_to(path: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {}\r\n",
+        "POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\ncontent-length: {}\r\n",
         body.len(),
     );
     for (name, value) in headers {
