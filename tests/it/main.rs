@@ -32,6 +32,7 @@ mod properties;
 mod puppetry;
 mod questions;
 mod replay;
+mod restarts;
 mod sessions;
 mod shutdown;
 mod state;

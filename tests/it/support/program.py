@@ -1,7 +1,7 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it).
+offspring (starts a child that outlives it), fails-while=PATH (ends at once as long as that file is there).
 Tools: echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow.
 """
 
@@ -11,8 +11,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 MANNERS = sys.argv[1:]
+# What stands behind "=" in a manner.
+GIVEN = dict(manner.split("=", 1) for manner in MANNERS if "=" in manner)
 OUT = threading.Lock()
 ANSWERS = {}
 FREE = threading.Event()
@@ -122,6 +125,9 @@ def take(message):
         os._exit(3)
 
 
+print("started", time.monotonic_ns() // 1_000_000, file=sys.stderr, flush=True)
+if os.path.exists(GIVEN.get("fails-while", "")):
+    sys.exit(1)
 if "banner" in MANNERS:
     say("Welcome to the program, version 1\n")
 if "offspring" in MANNERS:
