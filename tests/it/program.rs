@@ -34,7 +34,11 @@ pub(crate) fn refusal(reply: &Reply, code: i64) -> String {
 
 /// The numbers that the program wrote after `word` to its standard error.
 pub(crate) fn numbers(gateway: &Gateway, word: &str) -> Vec<u32> {
-    let log = gateway.log();
+    numbers_in(&gateway.log(), word)
+}
+
+/// The same in what was logged.
+pub(crate) fn numbers_in(log: &str, word: &str) -> Vec<u32> {
     let before = format!("text={word} ");
     let after = log.split(&before).skip(1);
     after

@@ -11,6 +11,7 @@ use crate::support::{accept, form, text_of};
 
 mod endings;
 mod lines;
+mod programs;
 
 /// A puppet with the usual tools, a gateway of one client in front of it, and what makes that client's messages.
 struct Desk {
