@@ -20,6 +20,7 @@ use super::error::UpstreamError;
 mod process;
 mod program;
 
+pub use process::stop_max;
 pub use program::Program;
 
 use process::Process;

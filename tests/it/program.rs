@@ -300,6 +300,22 @@ async fn a_process_that_does_not_want_to_end_is_made_to_with_all_it_started() {
     );
 }
 
+/// However long that is: whoever gives processes more time to end gets it.
+#[tokio::test]
+async fn at_the_end_each_process_has_the_time_that_it_is_given() {
+    let (gateway, client) = stage(&["stubborn", "offspring"], |config| {
+        config.timer("stop_grace", "2s")
+    })
+    .await;
+    client.call("echo").await.result();
+    let mut all = processes(&gateway, 1).await;
+    all.extend(numbers(&gateway, "offspring"));
+    gateway.signal_end();
+    let log = gateway.log_to_the_end().await;
+    assert!(!log.contains("could not be closed"), "{log}");
+    assert!(!all.iter().any(|pid| is_alive(*pid)), "{all:?}");
+}
+
 #[tokio::test]
 async fn what_is_no_message_is_skipped() {
     let (gateway, client) = stage(&[], |config| config).await;
