@@ -9,6 +9,7 @@ use crate::support::puppet::{Answers, Ending, Ledger, Manner, Out, Puppet};
 use crate::support::stage::{Gate, usual};
 use crate::support::{accept, form, text_of};
 
+mod challenges;
 mod endings;
 mod lines;
 mod programs;
