@@ -26,6 +26,7 @@ mod parallel;
 mod param_headers;
 mod plain;
 mod pool;
+mod probe;
 mod program;
 mod progress;
 mod properties;
