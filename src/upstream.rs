@@ -25,7 +25,7 @@ pub use channel::{Channel, Claim};
 pub use connection::{Connection, Exchange, GeneralStream};
 pub use error::{ChannelEnd, Unfollowed, UpstreamError};
 pub use http::{EventStream, TransportLimits};
-pub use stdio::{ProcessLimits, Program, Stdio};
+pub use stdio::{ProcessLimits, Program, Stdio, stop_max};
 pub use target::{HttpTarget, Target, Transport};
 pub use tls::{Identity, Tls, TlsError, TlsMaterial};
 pub use websocket::WebSocket;

@@ -21,7 +21,9 @@ use holdfast::observe::Metrics;
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
 use holdfast::subscription::{SubscriptionLimits, Subscriptions};
-use holdfast::upstream::{HttpTarget, ProcessLimits, Stdio, Target, TransportLimits, WebSocket};
+use holdfast::upstream::{
+    HttpTarget, ProcessLimits, Stdio, Target, TransportLimits, WebSocket, stop_max,
+};
 
 /// How often idle sessions and old outcomes are looked for, at most.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
@@ -29,7 +31,8 @@ const SWEEP_MAX: Duration = Duration::from_secs(1);
 /// How long clients may take to hear how their calls ended, once nothing else is waited for.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
-/// How long the last farewells to servers may take after the deadline.
+/// How long the last farewells to servers may take after the deadline, besides what the processes of a server that is a
+/// program have to end.
 const FAREWELL_MAX: Duration = Duration::from_secs(3);
 
 /// What stands behind the front, whichever that is.
@@ -110,12 +113,17 @@ pub(crate) struct Core {
     pub(crate) tasks: TaskTracker,
     backend: Arc<Backend>,
     deadline: Duration,
+    farewell_max: Duration,
 }
 
 impl Core {
     /// Builds a gateway and starts what it does in the background.
     pub(crate) fn start(settings: Settings) -> Self {
         let deadline = settings.timers.shutdown_deadline;
+        let farewell_max = match settings.backend.legacy {
+            Legacy::Program(_) => FAREWELL_MAX + stop_max(settings.timers.stop_grace),
+            Legacy::Http(_) | Legacy::WebSocket(_) => FAREWELL_MAX,
+        };
         let (principal, anonymous) = (settings.principal.clone(), settings.anonymous);
         let limits = SubscriptionLimits {
             subscriptions_max: settings.limits.subscriptions_max,
@@ -145,6 +153,7 @@ impl Core {
             tasks,
             backend,
             deadline,
+            farewell_max,
         }
     }
 
@@ -198,7 +207,10 @@ impl Core {
             self.backend.tasks.close();
             self.backend.tasks.wait().await;
         };
-        if tokio::time::timeout(FAREWELL_MAX, farewell).await.is_err() {
+        if tokio::time::timeout(self.farewell_max, farewell)
+            .await
+            .is_err()
+        {
             tracing::warn!("some sessions could not be closed in time");
         }
     }

@@ -1,5 +1,7 @@
 //! The JSON-RPC messages that end a leg, whichever transport carries them.
 
+use serde_json::json;
+
 use crate::call::{AuthChallenge, Reply};
 use crate::hold::{LegEvent, LegStream};
 use crate::subscription::Subscription;
@@ -65,7 +67,11 @@ pub(super) fn error_response(id: Option<&ClientId>, error: &ErrorObject) -> Vec<
     format!(r#"{{"jsonrpc":"2.0",{id}"error":{}}}"#, error.to_json()).into_bytes()
 }
 
-/// What is left of a challenge where there are no headers to carry it.
+/// What is left of a challenge where no headers can carry it: what the server wants is said in the error.
 pub(super) fn challenge_error(challenge: &AuthChallenge) -> ErrorObject {
+    let status = if challenge.forbidden { 403 } else { 401 };
+    let wanted = challenge.www_authenticate.iter();
+    let wanted: Vec<_> = wanted.map(|value| String::from_utf8_lossy(value)).collect();
     ErrorObject::new(error::INTERNAL_ERROR, challenge.why)
+        .with_data(&json!({"httpStatus": status, "wwwAuthenticate": wanted}))
 }

@@ -30,6 +30,9 @@ pub enum HandshakeError {
     /// The server answered `initialize` with an error.
     #[error("the server refused to open a session: {}", .0.message)]
     Refused(ErrorObject),
+    /// The same, with an HTTP status that says that it may pass.
+    #[error("the server fails to open a session: {}", .0.message)]
+    Failed(ErrorObject),
     /// The server is no legacy one.
     #[error(
         "the server speaks revision {} and no legacy one: it needs no gateway",
@@ -56,7 +59,7 @@ impl HandshakeError {
                     | UpstreamError::Endpoint(_)
             ),
             Self::Refused(_) => true,
-            Self::Modern | Self::Malformed | Self::Revision(_) => false,
+            Self::Failed(_) | Self::Modern | Self::Malformed | Self::Revision(_) => false,
         }
     }
 }
@@ -77,7 +80,18 @@ impl Handshake<'_> {
         self,
         within: Duration,
     ) -> Result<(Connection, ServerIdentity), HandshakeError> {
-        let deadline = Instant::now() + within;
+        let opened = self.find(Instant::now() + within).await;
+        if opened.is_err() {
+            self.target.has_failed();
+        }
+        opened
+    }
+
+    /// Tries one transport after the other, as long as each shows that it is not spoken.
+    async fn find(
+        &self,
+        deadline: Instant,
+    ) -> Result<(Connection, ServerIdentity), HandshakeError> {
         let mut failed = None;
         for &transport in self.target.transports() {
             match self.open_over(transport, deadline).await {
@@ -138,8 +152,13 @@ impl Handshake<'_> {
         answered?;
         let identity = loop {
             let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
-            if let Some(identity) = initialized(&message, self.id)? {
-                break identity;
+            match initialized(&message, self.id) {
+                Ok(Some(identity)) => break identity,
+                Ok(None) => {}
+                Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
+                    return Err(HandshakeError::Failed(error));
+                }
+                Err(error) => return Err(error),
             }
             // Before it has answered itself it may only ping.
             let why = "the session is not initialized yet";

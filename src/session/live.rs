@@ -21,7 +21,8 @@ use crate::translate::subscription::Change;
 use crate::upstream::Connection;
 use crate::wire::modern::LogLevel;
 
-/// How long a server may take to end a session: its place is wanted by others.
+/// How long a server may take to end a session over HTTP: its place is wanted by others. A channel is ended by its
+/// transport, which has bounds of its own: the place of a process is free when nothing of it is left.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How the general stream of a session stands.
@@ -203,7 +204,13 @@ impl Session {
         if self.is_gone() && !self.connection.is_channel() {
             return;
         }
-        let error = match timeout(CLOSE_MAX, self.connection.close()).await {
+        let closing = self.connection.close();
+        let closed = if self.connection.is_channel() {
+            Ok(closing.await)
+        } else {
+            timeout(CLOSE_MAX, closing).await
+        };
+        let error = match closed {
             Ok(Ok(())) => return,
             Ok(Err(error)) => chain(&error),
             Err(late) => late.to_string(),

@@ -35,10 +35,15 @@ impl Backoff {
         self.wish = pause.min(WISH_MAX);
     }
 
+    /// What there was meanwhile was no failure.
+    pub fn begin_anew(&mut self) {
+        self.pause = self.first;
+    }
+
     /// The pause after something that lasted for so long.
     pub fn after(&mut self, lasted: Duration) -> Duration {
         if lasted >= STEADY {
-            self.pause = self.first;
+            self.begin_anew();
         }
         let pause = self.pause.max(self.wish);
         self.pause = (self.pause * 2).min(self.max);
@@ -60,6 +65,9 @@ mod tests {
             [ms(100), ms(200), ms(400)]
         );
         assert_eq!(backoff.after(long), ms(100));
+        backoff.after(short);
+        backoff.begin_anew();
+        assert_eq!(backoff.after(short), ms(100));
         let pauses: Vec<_> = (0..10).map(|_| backoff.after(short)).collect();
         assert_eq!((pauses[0], pauses[9]), (ms(200), ms(5000)));
         backoff.peer_wants(ms(30_000));

@@ -160,6 +160,15 @@ impl Exchange {
         }
     }
 
+    /// Whether what it yields came with a status that says that the server has a bad moment: a later request may go well.
+    #[must_use]
+    pub fn has_bad_moment(&self) -> bool {
+        match self {
+            Self::Http(exchange) => exchange.has_bad_moment(),
+            Self::Channel(_) => false,
+        }
+    }
+
     /// Waits until a later message cannot overtake the request: over HTTP until the server has begun to answer, else
     /// until it went up. Cancel-safe.
     ///

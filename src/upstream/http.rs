@@ -41,7 +41,7 @@ const IDLE_CONNECTIONS_MAX: usize = 1024;
 /// The clocks and bounds of a transport; see the configuration.
 #[derive(Debug, Clone)]
 pub struct TransportLimits {
-    /// How long connecting may take.
+    /// How long connecting may take, and over HTTP+SSE the event with which the server's stream begins.
     pub connect_timeout: Duration,
     /// How long a one-way message may take to be accepted.
     pub send_timeout: Duration,

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Uri};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
 use super::channel::{Carriage, Channel, Sending, Way};
@@ -64,7 +65,11 @@ impl HttpSse {
         let opened = self.http.open_stream(request, None, false).await;
         let opened = opened.map_err(|error| standing.judged(error))?;
         let mut stream = opened.ok_or(UpstreamError::Status(405))?;
-        let first = stream.next_event().await?.ok_or(UpstreamError::Ended)?;
+        // Servers of this transport send it at once. Others have streams too, on which nothing may come for ever: of a
+        // server that has changed its transport that must not hide what it is now.
+        let first = timeout(self.http.limits.connect_timeout, stream.next_event()).await;
+        let first = first.map_err(|_| UpstreamError::Endpoint("does not come"))?;
+        let first = first?.ok_or(UpstreamError::Ended)?;
         if first.name.as_deref() != Some(ENDPOINT) {
             return Err(UpstreamError::Endpoint("is missing"));
         }

@@ -3,8 +3,8 @@
 //! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON object (banners)
 //! are logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
 //! told, and the next one is started after a pause that grows while processes do not last. One that is not needed any
-//! more has its input closed; if that does not end it, it is asked (SIGTERM) and then made to (SIGKILL), with everything
-//! that it started and that stayed in its process group.
+//! more was good: pauses begin anew. It has its input closed; if that does not end it, it is asked (SIGTERM) and then made
+//! to (SIGKILL), with everything that it started and that stayed in its process group.
 //! Spec: 2025-11-25 basic/transports, "stdio"; basic/lifecycle, "Shutdown".
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +20,7 @@ use super::error::UpstreamError;
 mod process;
 mod program;
 
+pub use process::stop_max;
 pub use program::Program;
 
 use process::Process;
@@ -54,6 +55,8 @@ pub struct Stdio {
 #[derive(Debug)]
 struct Restarts {
     backoff: Backoff,
+    /// When a process ended by itself that the pause is for.
+    failed_at: Option<Instant>,
     not_before: Option<Instant>,
 }
 
@@ -68,6 +71,7 @@ impl Stdio {
             tasks,
             restarts: Mutex::new(Restarts {
                 backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX),
+                failed_at: None,
                 not_before: None,
             }),
         }
@@ -78,27 +82,44 @@ impl Stdio {
     /// # Errors
     /// When it cannot be started.
     pub(super) async fn connect(self: &Arc<Self>) -> Result<Channel, UpstreamError> {
-        let not_before = self.restarts().not_before;
-        if let Some(moment) = not_before {
+        // Others may have failed while this one waited.
+        while let Some(moment) = self.pause_end() {
             tokio::time::sleep_until(moment).await;
         }
         let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
         let process = Process::start(self, carriage);
         let process = process.map_err(|error| UpstreamError::Connect(error.into()))?;
-        let server = Arc::clone(self);
+        let (server, started) = (Arc::clone(self), Instant::now());
         self.tasks.spawn(async move {
-            let started = Instant::now();
             if process.carry(parcels).await {
-                server.did_not_last(started.elapsed());
+                server.did_not_last(started);
+            } else {
+                server.restarts().backoff.begin_anew();
             }
         });
         Ok(channel)
     }
 
-    fn did_not_last(&self, lasted: Duration) {
+    /// Until when no process may be started, if that is yet to come.
+    fn pause_end(&self) -> Option<Instant> {
+        self.restarts()
+            .not_before
+            .filter(|moment| *moment > Instant::now())
+    }
+
+    fn did_not_last(&self, started: Instant) {
         let mut restarts = self.restarts();
-        let pause = restarts.backoff.after(lasted);
-        restarts.not_before = Some(Instant::now() + pause);
+        // Processes that were running side by side and fall together have failed once.
+        if restarts.failed_at.is_some_and(|failed| started <= failed) {
+            return;
+        }
+        let now = Instant::now();
+        restarts.failed_at = Some(now);
+        let pause = restarts.backoff.after(now - started);
+        restarts.not_before = Some(now + pause);
+        drop(restarts);
+        let backend = &self.backend;
+        tracing::info!(%backend, ?pause, "the server's process ended by itself: the next one waits");
     }
 
     fn restarts(&self) -> std::sync::MutexGuard<'_, Restarts> {

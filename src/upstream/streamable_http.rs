@@ -103,6 +103,7 @@ impl StreamableSession {
             session_id: None,
             place: None,
             standing: attribution.standing(),
+            has_bad_moment: false,
             bytes_max: http.limits.message_bytes_max,
         }
     }

@@ -64,6 +64,8 @@ pub struct HttpTarget {
 struct Found {
     transport: Transport,
     at: SystemTime,
+    /// The last attempt to open a session failed: which transport it is has to be found again.
+    is_doubtful: bool,
 }
 
 impl HttpTarget {
@@ -92,6 +94,7 @@ impl Target {
             Self::Http(http) => match *http.found() {
                 Some(Found {
                     transport: Transport::HttpSse,
+                    is_doubtful: false,
                     ..
                 }) => &[Transport::HttpSse, Transport::StreamableHttp],
                 _ => &[Transport::StreamableHttp, Transport::HttpSse],
@@ -106,17 +109,33 @@ impl Target {
         let Self::Http(http) = self else { return };
         let now = SystemTime::now();
         let mut found = http.found();
-        let before = found.replace(Found { transport, at: now });
+        let before = found.replace(Found {
+            transport,
+            at: now,
+            is_doubtful: false,
+        });
         drop(found);
         match before {
             Some(before) if before.transport == transport => {}
             before => {
-                let before = before.map(|before| {
-                    let age = now.duration_since(before.at).unwrap_or_default();
-                    format!("{} until {age:?} ago", before.transport)
+                let before = before.map(|Found { transport, at, .. }| {
+                    format!(
+                        "{transport} until {}",
+                        humantime::format_rfc3339_seconds(at)
+                    )
                 });
                 tracing::info!(%transport, before, "the transport of the server is found");
             }
+        }
+    }
+
+    /// No session could be opened. What was remembered may be over even if nothing shows it: a server that was upgraded
+    /// may leave the old transport's GET without an answer.
+    pub fn has_failed(&self) {
+        if let Self::Http(http) = self
+            && let Some(found) = &mut *http.found()
+        {
+            found.is_doubtful = true;
         }
     }
 

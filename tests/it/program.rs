@@ -7,7 +7,10 @@ use crate::support::gateway::{Config, Gateway};
 use crate::support::{accept, eventually, text_of};
 
 /// A gateway in front of `program.py` with these manners, and a client in front of that.
-async fn stage(manners: &[&str], change: impl FnOnce(Config) -> Config) -> (Gateway, Client) {
+pub(crate) async fn stage(
+    manners: &[&str],
+    change: impl FnOnce(Config) -> Config,
+) -> (Gateway, Client) {
     let gateway = change(Config::program(manners)).start().await;
     let client = Client::of(&gateway);
     (gateway, client)
@@ -22,7 +25,7 @@ async fn says(request: Request) -> String {
 }
 
 /// The error that a leg ends with.
-fn refusal(reply: &Reply, code: i64) -> String {
+pub(crate) fn refusal(reply: &Reply, code: i64) -> String {
     reply.error(200, code)["message"]
         .as_str()
         .unwrap()
@@ -30,8 +33,12 @@ fn refusal(reply: &Reply, code: i64) -> String {
 }
 
 /// The numbers that the program wrote after `word` to its standard error.
-fn pids(gateway: &Gateway, word: &str) -> Vec<u32> {
-    let log = gateway.log();
+pub(crate) fn numbers(gateway: &Gateway, word: &str) -> Vec<u32> {
+    numbers_in(&gateway.log(), word)
+}
+
+/// The same in what was logged.
+pub(crate) fn numbers_in(log: &str, word: &str) -> Vec<u32> {
     let before = format!("text={word} ");
     let after = log.split(&before).skip(1);
     after
@@ -48,21 +55,29 @@ async fn logs(gateway: &Gateway, words: &str) {
 }
 
 /// Waits for so many processes to have said who they are.
-async fn processes(gateway: &Gateway, count: usize) -> Vec<u32> {
+pub(crate) async fn processes(gateway: &Gateway, count: usize) -> Vec<u32> {
     eventually("the processes", || async {
-        pids(gateway, "pid").len() == count
+        numbers(gateway, "pid").len() == count
     })
     .await;
-    pids(gateway, "pid")
+    numbers(gateway, "pid")
 }
 
-fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     // A zombie is no process any more, only what is left for its parent to see.
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(')').next().unwrap_or("").starts_with(" Z"))
 }
 
-async fn all_are_gone(pids: Vec<u32>) {
+/// Kills processes without a warning.
+pub(crate) fn kill(pids: &[u32]) {
+    for pid in pids {
+        let pid = rustix::process::Pid::from_raw((*pid).try_into().unwrap()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+}
+
+pub(crate) async fn all_are_gone(pids: Vec<u32>) {
     assert!(!pids.is_empty());
     eventually("the processes to be gone", || async {
         !pids.iter().any(|pid| is_alive(*pid))
@@ -85,7 +100,7 @@ async fn a_call_is_answered_by_a_process_that_serves_again() {
     let first = says(client.tool("pid", json!({}))).await;
     assert_eq!(says(client.tool("pid", json!({}))).await, first);
     gateway.settled().await;
-    all_are_gone(pids(&gateway, "pid")).await;
+    all_are_gone(numbers(&gateway, "pid")).await;
     // It was asked nicely.
     logs(&gateway, "text=input closed").await;
     assert_eq!(gateway.terminate().await, 0);
@@ -130,7 +145,7 @@ async fn each_call_that_may_be_asked_has_a_process_to_itself_and_others_share() 
     let (first, second) = tokio::join!(says(first), says(second));
     assert_eq!(first, second);
     gateway.settled().await;
-    all_are_gone(pids(&gateway, "pid")).await;
+    all_are_gone(numbers(&gateway, "pid")).await;
 }
 
 /// A caller that wants log messages has its process for itself, for nothing else says whose they are.
@@ -230,10 +245,7 @@ async fn killed_processes_end_their_held_and_running_calls() {
     let slow = client.tool("slow", json!({}));
     let running = async { refusal(&slow.send().await, -32603) };
     let killing = async {
-        for pid in processes(&gateway, 2).await {
-            let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        }
+        kill(&processes(&gateway, 2).await);
     };
     let (message, ()) = tokio::join!(running, killing);
     assert!(
@@ -280,7 +292,7 @@ async fn a_process_that_does_not_want_to_end_is_made_to_with_all_it_started() {
     .await;
     client.call("echo").await.result();
     let mut all = processes(&gateway, 1).await;
-    all.extend(pids(&gateway, "offspring"));
+    all.extend(numbers(&gateway, "offspring"));
     assert_eq!(all.len(), 2);
     assert!(all.iter().all(|pid| is_alive(*pid)));
     assert_eq!(gateway.terminate().await, 0);
@@ -288,6 +300,22 @@ async fn a_process_that_does_not_want_to_end_is_made_to_with_all_it_started() {
         !all.iter().any(|pid| is_alive(*pid)),
         "they are gone at once"
     );
+}
+
+/// However long that is: whoever gives processes more time to end gets it.
+#[tokio::test]
+async fn at_the_end_each_process_has_the_time_that_it_is_given() {
+    let (gateway, client) = stage(&["stubborn", "offspring"], |config| {
+        config.timer("stop_grace", "2s")
+    })
+    .await;
+    client.call("echo").await.result();
+    let mut all = processes(&gateway, 1).await;
+    all.extend(numbers(&gateway, "offspring"));
+    gateway.signal_end();
+    let log = gateway.log_to_the_end().await;
+    assert!(!log.contains("could not be closed"), "{log}");
+    assert!(!all.iter().any(|pid| is_alive(*pid)), "{all:?}");
 }
 
 #[tokio::test]
@@ -309,7 +337,7 @@ async fn a_line_beyond_the_limit_ends_the_process_not_the_gateway() {
     let message = refusal(&big.send().await, -32603);
     assert!(message.contains("larger than 100000 bytes"), "{message}");
     gateway.settled().await;
-    all_are_gone(pids(&gateway, "pid")).await;
+    all_are_gone(numbers(&gateway, "pid")).await;
 }
 
 /// A question after the answer concerns no call: nobody is asked it, and its server is told in time.
@@ -336,5 +364,5 @@ async fn a_client_that_goes_away_cancels_its_call() {
     .await;
     drop(leg);
     gateway.settled().await;
-    all_are_gone(pids(&gateway, "pid")).await;
+    all_are_gone(numbers(&gateway, "pid")).await;
 }

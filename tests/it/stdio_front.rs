@@ -9,8 +9,10 @@ use crate::support::puppet::{Answers, Ending, Ledger, Manner, Out, Puppet};
 use crate::support::stage::{Gate, usual};
 use crate::support::{accept, form, text_of};
 
+mod challenges;
 mod endings;
 mod lines;
+mod programs;
 
 /// A puppet with the usual tools, a gateway of one client in front of it, and what makes that client's messages.
 struct Desk {

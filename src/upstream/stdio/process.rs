@@ -206,6 +206,13 @@ async fn drain(stdout: &mut ChildStdout) {
     std::future::pending().await
 }
 
+/// The longest that a process and its group may take to end, at this grace.
+#[must_use]
+pub fn stop_max(grace: Duration) -> Duration {
+    // By itself, asked to, and what it started.
+    grace * 3
+}
+
 /// Ends a process whose input is closed, and its group.
 async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     let group = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));

@@ -29,6 +29,8 @@ pub struct Exchange {
     /// Where the server led the exchange, if it was one that may be led.
     pub(super) place: Option<Box<Uri>>,
     pub(super) standing: Standing,
+    /// The server answered with a status that says that it has a bad moment.
+    pub(super) has_bad_moment: bool,
     pub(super) bytes_max: usize,
 }
 
@@ -117,6 +119,11 @@ impl Exchange {
         self.departure.give_up()
     }
 
+    /// See [`super::super::Exchange::has_bad_moment`].
+    pub fn has_bad_moment(&self) -> bool {
+        self.has_bad_moment
+    }
+
     /// Waits until the server has begun to answer: from then on it knows the request. Cancel-safe.
     ///
     /// # Errors
@@ -138,6 +145,7 @@ impl Exchange {
     fn opened(&mut self, response: Response<Inbound>) -> Result<State, UpstreamError> {
         let (head, body) = response.into_parts();
         self.session_id = head.headers.get(header::SESSION_ID).cloned();
+        self.has_bad_moment = matches!(head.status.as_u16(), 408 | 429 | 500..);
         let is_json = has_type(&head.headers, "application/json");
         let error = self.standing.refusal(head.status, &head.headers);
         match error {

@@ -17,6 +17,12 @@ use super::http1::Reader;
 use super::puppet::Puppet;
 use super::{eventually, within};
 
+/// The command line of `program.py` with these manners.
+pub(crate) fn program<'a>(manners: &[&'a str]) -> Vec<&'a str> {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/program.py");
+    [&["python3", program], manners].concat()
+}
+
 /// A configuration file in the making. What a test does not set is short enough for a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
@@ -39,9 +45,7 @@ impl Config {
 
     /// One backend that is `program.py` with these manners.
     pub(crate) fn program(manners: &[&str]) -> Self {
-        let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support/program.py");
-        let command = [&["python3", program], manners].concat();
-        Self::command(&command)
+        Self::command(&program(manners))
     }
 
     /// One backend that is a program.
@@ -242,6 +246,14 @@ impl Gateway {
         within("the gateway's last words", self.reading.wait()).await;
         self.is_sound();
         status.code().unwrap_or(-1)
+    }
+
+    /// Waits for a clean end and returns all that it wrote to standard error.
+    pub(crate) async fn log_to_the_end(self) -> String {
+        let log = Arc::clone(&self.log);
+        assert_eq!(self.ended().await, 0);
+        let log = log.lock().unwrap();
+        log.clone()
     }
 
     /// Sends SIGTERM and returns the exit code.

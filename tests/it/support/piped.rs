@@ -1,5 +1,6 @@
 //! The real binary as a client starts it: `holdfast stdio` on pipes. Every line it writes must be one message.
 
+use std::ffi::OsStr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
@@ -36,10 +37,24 @@ impl Piped {
     /// Starts with a configuration; it serves when this returns.
     pub(crate) async fn start(config: &Config) -> Self {
         let path = config.write();
+        let piped = Self::launch(&[OsStr::new("--config"), path.as_os_str()]).await;
+        // It was read when the gateway was ready, and is never read again.
+        let _ = std::fs::remove_file(path);
+        piped
+    }
+
+    /// `holdfast stdio -- COMMAND`, without a file.
+    pub(crate) async fn in_front_of(command: &[&str]) -> Self {
+        let arguments = [&["--"], command].concat();
+        let arguments: Vec<_> = arguments.into_iter().map(OsStr::new).collect();
+        Self::launch(&arguments).await
+    }
+
+    async fn launch(arguments: &[&OsStr]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_holdfast"))
             .env("RUST_LOG", "info,holdfast::listen=debug")
-            .args(["stdio", "--config"])
-            .arg(&path)
+            .arg("stdio")
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -57,7 +72,6 @@ impl Piped {
             panic!("it ended before it served:\n{}", log.lock().unwrap());
         };
         within("the gateway to start", ready).await;
-        let _ = std::fs::remove_file(path);
         let reading = TaskTracker::new();
         let written = Arc::clone(&log);
         reading.spawn(async move { while line(&mut lines, &written).await.is_some() {} });
@@ -69,6 +83,11 @@ impl Piped {
             log,
             reading,
         }
+    }
+
+    /// What it wrote to standard error so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lock().unwrap().clone()
     }
 
     /// Writes bytes as they are.

@@ -1,8 +1,9 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first).
-Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow.
+offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first),
+fails-while=PATH (ends at once as long as that file is there).
+Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow, change.
 """
 
 import json
@@ -11,8 +12,11 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 MANNERS = sys.argv[1:]
+# What stands behind "=" in a manner.
+GIVEN = dict(manner.split("=", 1) for manner in MANNERS if "=" in manner)
 OUT = threading.Lock()
 ANSWERS = {}
 FREE = threading.Event()
@@ -98,8 +102,12 @@ def call(key, name, arguments, meta):
         send(id=key, result=text("first"))
         send(id="late", method="elicitation/create", params={"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
     elif name == "slow":
+        print("slowly", key, file=sys.stderr, flush=True)
         FREE.wait()
         send(id=key, result=text("slow"))
+    elif name == "change":
+        send(method="notifications/tools/list_changed")
+        send(id=key, result=text("changed"))
     else:
         send(id=key, error={"code": -32602, "message": f"unknown tool {name}"})
 
@@ -108,7 +116,7 @@ def take(message):
     key, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method == "initialize":
         send(method="notifications/message", params={"level": "info", "data": "too early"})
-        send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
+        send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
         if "roots" in MANNERS or "roots_once" in MANNERS:
             threading.Thread(target=learn_roots, daemon=True).start()
@@ -136,13 +144,17 @@ def take(message):
         os._exit(3)
 
 
+print("started", time.monotonic_ns() // 1_000_000, file=sys.stderr, flush=True)
+if os.path.exists(GIVEN.get("fails-while", "")):
+    sys.exit(1)
 if "banner" in MANNERS:
     say("Welcome to the program, version 1\n")
-if "offspring" in MANNERS:
-    child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    print("offspring", child.pid, file=sys.stderr, flush=True)
 if "stubborn" in MANNERS:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "offspring" in MANNERS:
+    # What is ignored here is ignored there too.
+    child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    print("offspring", child.pid, file=sys.stderr, flush=True)
 print("pid", os.getpid(), file=sys.stderr, flush=True)
 for line in sys.stdin:
     take(json.loads(line))
