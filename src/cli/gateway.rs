@@ -35,7 +35,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// What stands behind the front, whichever that is.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
-    /// The server behind, as http(s)://HOST:PORT/PATH or ws://HOST:PORT/PATH
+    /// The server behind, as http(s)://HOST:PORT/PATH or ws(s)://HOST:PORT/PATH
     #[arg(
         long,
         value_name = "URL",

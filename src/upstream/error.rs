@@ -1,6 +1,7 @@
 //! Why a server's answer will not come.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::{AuthChallenge, Loss};
 use crate::observe::chain;
@@ -57,6 +58,11 @@ pub enum UpstreamError {
     #[error("the server did not answer in time")]
     Timeout,
 }
+
+/// The server did not finish the handshakes in time.
+#[derive(Debug, thiserror::Error)]
+#[error("connecting took longer than {0:?}")]
+pub(super) struct TooSlow(pub(super) Duration);
 
 /// How the only channel of a session came to its end.
 #[derive(Debug, thiserror::Error)]

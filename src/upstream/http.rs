@@ -188,7 +188,7 @@ pub(super) fn classify(
 }
 
 /// What a server says that wants other credentials.
-pub(super) fn challenge(status: StatusCode, headers: &HeaderMap) -> UpstreamError {
+fn challenge(status: StatusCode, headers: &HeaderMap) -> UpstreamError {
     let www_authenticate = headers
         .get_all(WWW_AUTHENTICATE)
         .iter()

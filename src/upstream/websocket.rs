@@ -2,9 +2,10 @@
 //!
 //! A custom transport in the spec's words; this is what the Python SDK speaks. Reading and writing go on side by side:
 //! a server that does not read while it writes must not bring both sides to a stand. A connection on which nothing
-//! comes, not even the answer to a ping, is over.
+//! comes, not even the answer to a ping, is over. At `wss://` it runs within TLS, as the backend has it.
 //! Spec: 2025-11-25 basic/transports, "Custom Transports"; RFC 6455.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
-use http::{HeaderValue, StatusCode, Uri};
+use http::{HeaderValue, Uri};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::{interval_at, timeout};
@@ -22,16 +23,20 @@ use tokio_tungstenite::tungstenite::error::Error;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
+use tokio_tungstenite::{Connector, MaybeTlsStream, WebSocketStream, client_async_tls_with_config};
 use tokio_util::task::TaskTracker;
 
 use super::access::Access;
 use super::channel::{Carriage, Channel, Hub, Parcel};
-use super::error::{ChannelEnd, UpstreamError};
-use super::http::{Standing, TransportLimits, challenge};
+use super::error::{ChannelEnd, TooSlow, UpstreamError};
+use super::http::{Standing, TransportLimits};
+use super::tls::Tls;
 
 /// The subprotocol that is asked for.
 const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
+
+/// The one protocol that carries the handshake, by its name in ALPN: a server that speaks HTTP/2 too has to choose.
+const HTTP1: &[u8] = b"http/1.1";
 
 /// How often the server is pinged; silent until the next ping, it is gone. Below what middleboxes bear of silence, and
 /// as often as servers themselves ping (uvicorn: 20 s).
@@ -48,6 +53,7 @@ pub struct WebSocket {
     uri: Uri,
     limits: TransportLimits,
     access: Arc<Access>,
+    tls: Option<Tls>,
     tasks: TaskTracker,
 }
 
@@ -58,6 +64,7 @@ impl WebSocket {
         Self {
             uri,
             limits,
+            tls: access.tls.as_ref().map(|tls| tls.offering(&[HTTP1])),
             access,
             tasks,
         }
@@ -71,7 +78,8 @@ impl WebSocket {
         &self,
         credentials: Option<HeaderValue>,
     ) -> Result<Channel, UpstreamError> {
-        let mut request = self.uri.clone().into_client_request().map_err(refused)?;
+        let request = self.uri.clone().into_client_request();
+        let mut request = request.map_err(|error| UpstreamError::Connect(error.into()))?;
         let headers = request.headers_mut();
         headers.insert(SEC_WEBSOCKET_PROTOCOL, SUBPROTOCOL);
         for (name, value) in &self.access.headers {
@@ -90,11 +98,20 @@ impl WebSocket {
         let config = WebSocketConfig::default()
             .max_message_size(Some(bytes_max))
             .max_frame_size(Some(bytes_max));
-        let connecting = connect_async_with_config(request, Some(config), true);
-        let connected = timeout(self.limits.connect_timeout, connecting).await;
+        // The plain connector refuses wss://, should the backend have no TLS for it.
+        let connector = match &self.tls {
+            Some(tls) => Connector::Rustls(tls.config()),
+            None => Connector::Plain,
+        };
+        let connecting = async {
+            let tcp = dial(&self.uri).await?;
+            client_async_tls_with_config(request, tcp, Some(config), Some(connector)).await
+        };
+        let within = self.limits.connect_timeout;
+        let connected = timeout(within, Box::pin(connecting)).await;
         let (stream, _) = connected
-            .map_err(|elapsed| UpstreamError::Connect(elapsed.into()))?
-            .map_err(|error| standing.judged(refused(error)))?;
+            .map_err(|_| UpstreamError::Connect(TooSlow(within).into()))?
+            .map_err(|error| refused(error, standing))?;
         let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
         self.tasks
             .spawn(carry(stream, parcels, carriage, bytes_max));
@@ -102,15 +119,29 @@ impl WebSocket {
     }
 }
 
+/// A connection to where `uri` says, without TLS.
+async fn dial(uri: &Uri) -> io::Result<TcpStream> {
+    let default = if uri.scheme_str() == Some("wss") {
+        443
+    } else {
+        80
+    };
+    let host = uri.host().unwrap_or_default();
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(default))).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
 /// Why there is no connection.
-fn refused(error: Error) -> UpstreamError {
+fn refused(error: Error, standing: Standing) -> UpstreamError {
     match error {
-        Error::Http(response) => match response.status() {
-            status @ (StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {
-                challenge(status, response.headers())
-            }
-            status => UpstreamError::Status(status.as_u16()),
-        },
+        Error::Http(response) => {
+            let status = response.status();
+            let refusal = standing.refusal(status, response.headers());
+            // A success that is not 101 is none.
+            refusal.unwrap_or(UpstreamError::Status(status.as_u16()))
+        }
         other => UpstreamError::Connect(other.into()),
     }
 }

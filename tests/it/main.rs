@@ -44,3 +44,4 @@ mod terminal;
 mod tidy;
 mod tls;
 mod url_error;
+mod websocket;

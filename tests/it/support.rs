@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+pub(crate) mod channel;
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http1;
