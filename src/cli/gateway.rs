@@ -210,6 +210,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let transport = TransportLimits {
         connect_timeout: timers.connect_timeout,
         send_timeout: timers.send_timeout,
+        ping_interval: timers.ping_interval,
         upstream_idle: timers.upstream_idle,
         message_bytes_max: limits.message_bytes_max,
     };

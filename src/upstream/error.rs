@@ -36,6 +36,9 @@ pub enum UpstreamError {
     /// The server has the gateway's own credentials to judge, not the client's, and there are none or it refuses them.
     #[error("the gateway's own credentials are not good for the server")]
     OwnCredentials(#[source] Cause),
+    /// It does not choose the WebSocket subprotocol: nothing was sent.
+    #[error("the server does not speak the WebSocket subprotocol `mcp`")]
+    Subprotocol(#[source] Cause),
     /// A redirect that is not followed.
     #[error("the server redirects the request {0}")]
     Redirected(#[from] Unfollowed),
@@ -116,6 +119,7 @@ impl UpstreamError {
             | Self::SessionGone
             | Self::Challenge(_)
             | Self::OwnCredentials(_)
+            | Self::Subprotocol(_)
             | Self::Endpoint(_) => false,
             // 307 and 308 ask for the same request elsewhere; the others may come after it was run here.
             Self::Redirected(Unfollowed::Here(status)) => !matches!(status, 307 | 308),

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::channel::{Greeting, WebSocketServer};
+use crate::support::channel::{Greeting, LARGE, WebSocketServer};
 use crate::support::client::Client;
 use crate::support::gateway::Config;
 use crate::support::tls::{Authority, Front, TlsFront};
@@ -148,6 +148,81 @@ async fn a_handshake_that_is_refused_says_whose_fault_it_is() {
         } else {
             reply.lost(false);
         }
+        gateway.settled().await;
+    }
+}
+
+/// Its connection stands, and nothing comes: not even the answer to a ping.
+#[tokio::test]
+async fn a_server_that_is_dead_is_noticed_and_its_calls_are_told() {
+    let server = WebSocketServer::start(MCP).await;
+    let config = Config::to(server.url()).timer("ping_interval", "500ms");
+    let gateway = config.start().await;
+    let client = Client::of(&gateway);
+    // It runs.
+    client.call("deaf").await.lost(true);
+    gateway.says("it does not answer pings").await;
+    // It is held.
+    let request = client.tool("deafened", json!({}));
+    let asked = request.send().await.asked();
+    gateway.metric_is("holdfast_calls", 0).await;
+    let answered = request.answer(&asked, accept(json!({"name": "Ada"})));
+    answered.send().await.lost(true);
+    // The next session has a connection of its own.
+    conversation(&client).await;
+    gateway.settled().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_message_is_told_by_the_code() {
+    for (tool, code, why) in [
+        ("large", 1009, "larger than 100000 bytes"),
+        ("binary", 1003, "the connection to the server broke"),
+    ] {
+        let server = WebSocketServer::start(MCP).await;
+        let config = Config::to(server.url()).limit("message_bytes_max", 100_000);
+        let gateway = config.start().await;
+        let client = Client::of(&gateway);
+        let reply = client.call(tool).await;
+        reply.lost(true);
+        let said = reply.message["error"]["message"].to_string();
+        assert!(said.contains(why), "{said}");
+        assert_eq!(server.ends(1).await, [Some(code)]);
+        conversation(&client).await;
+        gateway.settled().await;
+    }
+}
+
+#[tokio::test]
+async fn a_message_within_the_limit_goes_through() {
+    let server = WebSocketServer::start(MCP).await;
+    let config = Config::to(server.url()).limit("message_bytes_max", LARGE + 1000);
+    let gateway = config.start().await;
+    let reply = Client::of(&gateway).call("large").await;
+    assert_eq!(text_of(reply.result()).len(), LARGE);
+    gateway.settled().await;
+}
+
+#[tokio::test]
+async fn a_server_that_closes_gets_its_frame_back() {
+    let server = WebSocketServer::start(MCP).await;
+    let gateway = Config::to(server.url()).start().await;
+    Client::of(&gateway).call("close").await.lost(true);
+    gateway.says("a new version").await;
+    assert_eq!(server.ends(1).await, [Some(1012)]);
+    gateway.settled().await;
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_choose_the_subprotocol_is_not_spoken_to() {
+    for chosen in [None, Some("graphql-ws")] {
+        let server = WebSocketServer::start(Greeting::Agree(chosen)).await;
+        let gateway = Config::to(server.url()).start().await;
+        let reply = Client::of(&gateway).call("echo").await;
+        reply.lost(false);
+        let said = reply.message["error"]["message"].to_string();
+        assert!(said.contains("the WebSocket subprotocol `mcp`"), "{said}");
+        assert_eq!(server.ends(1).await, [None]);
         gateway.settled().await;
     }
 }

@@ -10,6 +10,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::handshake::server::{ErrorResponse, Request, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -52,6 +54,9 @@ pub(crate) fn said_to(message: &Value) -> Option<Value> {
         }
     }
 }
+
+/// Bytes in the result of the tool `large`: more than one read takes.
+pub(crate) const LARGE: usize = 1 << 20;
 
 /// How a server over WebSocket takes a handshake.
 #[derive(Clone, Debug)]
@@ -169,16 +174,32 @@ async fn converse(mut socket: WebSocketStream<TcpStream>) -> Option<u16> {
             _ => continue,
         };
         let message: Value = serde_json::from_str(&text).unwrap();
-        let said = match message["params"]["name"].as_str() {
+        let tool = message["params"]["name"].as_str();
+        let said = match tool {
             Some("binary") => Some(Message::Binary(Bytes::from_static(b"{}"))),
-            // Whoever hears nothing answers no ping either.
-            Some("deaf") => std::future::pending().await,
+            Some("large") => {
+                let content = json!([{"type": "text", "text": "x".repeat(LARGE)}]);
+                let result =
+                    json!({"jsonrpc": "2.0", "id": message["id"], "result": {"content": content}});
+                Some(Message::text(result.to_string()))
+            }
+            Some("close") => Some(Message::Close(Some(CloseFrame {
+                code: CloseCode::Restart,
+                reason: "a new version".into(),
+            }))),
             Some(_) | None => said_to(&message).map(|said| Message::text(said.to_string())),
         };
+        if tool == Some("deaf") {
+            // Whoever hears nothing answers no ping either.
+            return std::future::pending().await;
+        }
         if let Some(said) = said
             && socket.send(said).await.is_err()
         {
             break;
+        }
+        if tool == Some("deafened") {
+            return std::future::pending().await;
         }
     }
     end
