@@ -140,6 +140,8 @@ pub struct Timers {
     pub connect_timeout: Duration,
     /// How long a one-way message to a server may take to be accepted.
     pub send_timeout: Duration,
+    /// How often a server over WebSocket is pinged. Silent from one ping to the next, it is gone.
+    pub ping_interval: Duration,
     /// How long a server's process may take to end, first by itself and then when it was asked to.
     pub stop_grace: Duration,
     /// How long an idle connection to a server is kept for reuse.
@@ -197,6 +199,8 @@ impl Default for Timers {
             connect_timeout: Duration::from_secs(10),
             // Servers accept before they act; arbitrary beyond that.
             send_timeout: Duration::from_secs(30),
+            // Below what middleboxes bear of silence, and as often as servers themselves ping (uvicorn).
+            ping_interval: Duration::from_secs(20),
             // Twice this fits into what is left for farewells at the end.
             stop_grace: Duration::from_secs(1),
             // Node closes idle connections after 5 s: stay below, or a request meets the closing.

@@ -38,7 +38,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 /// What stands behind the front, whichever that is.
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
-    /// The server behind, as http(s)://HOST:PORT/PATH or ws://HOST:PORT/PATH
+    /// The server behind, as http(s)://HOST:PORT/PATH or ws(s)://HOST:PORT/PATH
     #[arg(
         long,
         value_name = "URL",
@@ -222,6 +222,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let transport = TransportLimits {
         connect_timeout: timers.connect_timeout,
         send_timeout: timers.send_timeout,
+        ping_interval: timers.ping_interval,
         upstream_idle: timers.upstream_idle,
         message_bytes_max: limits.message_bytes_max,
     };

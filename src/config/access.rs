@@ -69,8 +69,12 @@ impl Own {
             ("client_key_file", &key),
         ];
         let tls = match (scheme, tls_field.iter().find(|(_, file)| file.is_some())) {
-            (Some("https"), _) => Some(tls(ca.as_deref(), cert.as_deref(), key.as_deref())?),
-            (_, Some((field, _))) => return Err(wrong(field, "is for https:// servers alone")),
+            (Some("https" | "wss"), _) => {
+                Some(tls(ca.as_deref(), cert.as_deref(), key.as_deref())?)
+            }
+            (_, Some((field, _))) => {
+                return Err(wrong(field, "is for https:// and wss:// servers alone"));
+            }
             (_, None) => None,
         };
         Ok(Access {

@@ -186,13 +186,11 @@ fn at(text: &str) -> Result<Legacy, ConfigError> {
     let url =
         url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
     match url.scheme() {
-        "http" | "https" | "ws" => {}
+        "http" | "https" | "ws" | "wss" => {}
         scheme => {
             return Err(wrong(
                 "legacy",
-                format!(
-                    "this version speaks http://, https:// and ws:// to servers, not {scheme}://"
-                ),
+                format!("this version speaks http(s):// and ws(s):// to servers, not {scheme}://"),
             ));
         }
     }
@@ -207,7 +205,7 @@ fn at(text: &str) -> Result<Legacy, ConfigError> {
         .parse()
         .map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
     Ok(match url.scheme() {
-        "ws" => Legacy::WebSocket(uri),
+        "ws" | "wss" => Legacy::WebSocket(uri),
         _ => Legacy::Http(uri),
     })
 }

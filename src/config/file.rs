@@ -151,6 +151,7 @@ overrides!(TimersTable over Timers {
     subscribe_timeout: Span => subscribe_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     connect_timeout: Span => connect_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     send_timeout: Span => send_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    ping_interval: Span => ping_interval = |span: Span| Ok::<_, ConfigError>(span.0),
     stop_grace: Span => stop_grace = |span: Span| Ok::<_, ConfigError>(span.0),
     upstream_idle: Span => upstream_idle = |span: Span| Ok::<_, ConfigError>(span.0),
     client_read_timeout: Span => client_read_timeout = |span: Span| Ok::<_, ConfigError>(span.0),

@@ -166,7 +166,7 @@ fn what_a_backend_must_not_have_of_its_own() {
         ),
         (
             "ca_file = \"ca.pem\"",
-            "`ca_file`: is for https:// servers alone",
+            "`ca_file`: is for https:// and wss:// servers alone",
         ),
     ] {
         let said = refused(&format!("{at}\n{lines}"));
@@ -204,6 +204,9 @@ fn files_of_tls_are_read_with_the_configuration() {
         "[[backend]]\n{at}\nca_file = {cert:?}\nclient_cert_file = {cert:?}\nclient_key_file = {key:?}"
     );
     let settings = parse(&good).unwrap();
+    assert!(settings.backend.access.tls.is_some());
+    let settings = parse(&good.replace("https://", "wss://")).unwrap();
+    assert!(matches!(settings.backend.legacy, Legacy::WebSocket(_)));
     assert!(settings.backend.access.tls.is_some());
     for (lines, expected) in [
         (

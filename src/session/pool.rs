@@ -312,6 +312,7 @@ impl Pool {
             | UpstreamError::Ended
             | UpstreamError::Over(_)
             | UpstreamError::TooLarge { .. }
+            | UpstreamError::Subprotocol(_)
             | UpstreamError::Timeout => false,
         };
         let error = chain(&error);

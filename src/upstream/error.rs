@@ -1,6 +1,7 @@
 //! Why a server's answer will not come.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::call::{AuthChallenge, Loss};
 use crate::observe::chain;
@@ -35,6 +36,9 @@ pub enum UpstreamError {
     /// The server has the gateway's own credentials to judge, not the client's, and there are none or it refuses them.
     #[error("the gateway's own credentials are not good for the server")]
     OwnCredentials(#[source] Cause),
+    /// It does not choose the WebSocket subprotocol: nothing was sent.
+    #[error("the server does not speak the WebSocket subprotocol `mcp`")]
+    Subprotocol(#[source] Cause),
     /// A redirect that is not followed.
     #[error("the server redirects the request {0}")]
     Redirected(#[from] Unfollowed),
@@ -57,6 +61,11 @@ pub enum UpstreamError {
     #[error("the server did not answer in time")]
     Timeout,
 }
+
+/// The server did not finish the handshakes in time.
+#[derive(Debug, thiserror::Error)]
+#[error("connecting took longer than {0:?}")]
+pub(super) struct TooSlow(pub(super) Duration);
 
 /// How the only channel of a session came to its end.
 #[derive(Debug, thiserror::Error)]
@@ -110,6 +119,7 @@ impl UpstreamError {
             | Self::SessionGone
             | Self::Challenge(_)
             | Self::OwnCredentials(_)
+            | Self::Subprotocol(_)
             | Self::Endpoint(_) => false,
             // 307 and 308 ask for the same request elsewhere; the others may come after it was run here.
             Self::Redirected(Unfollowed::Here(status)) => !matches!(status, 307 | 308),

@@ -45,6 +45,8 @@ pub struct TransportLimits {
     pub connect_timeout: Duration,
     /// How long a one-way message may take to be accepted.
     pub send_timeout: Duration,
+    /// How often a server over WebSocket is pinged.
+    pub ping_interval: Duration,
     /// How long an idle connection is kept.
     pub upstream_idle: Duration,
     /// The largest message of the server.
@@ -188,7 +190,7 @@ pub(super) fn classify(
 }
 
 /// What a server says that wants other credentials.
-pub(super) fn challenge(status: StatusCode, headers: &HeaderMap) -> UpstreamError {
+fn challenge(status: StatusCode, headers: &HeaderMap) -> UpstreamError {
     let www_authenticate = headers
         .get_all(WWW_AUTHENTICATE)
         .iter()

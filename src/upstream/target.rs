@@ -19,9 +19,9 @@ use super::websocket::WebSocket;
 /// A configured server.
 #[derive(Debug)]
 pub enum Target {
-    /// At an `http://` URL, of which only trying shows which transport is there.
+    /// At an `http(s)://` URL, of which only trying shows which transport is there.
     Http(HttpTarget),
-    /// At a `ws://` URL.
+    /// At a `ws(s)://` URL.
     WebSocket(WebSocket),
     /// A program.
     Stdio(Arc<Stdio>),

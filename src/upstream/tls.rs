@@ -88,7 +88,15 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// For a transport to connect with. It offers no protocol by ALPN: which there are, each transport says itself.
+    /// The same for a transport that offers these protocols by ALPN.
+    #[must_use]
+    pub fn offering(&self, protocols: &[&[u8]]) -> Self {
+        let mut config = (*self.0).clone();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+        Self(Arc::new(config))
+    }
+
+    /// For a transport to connect with. It offers no protocol by ALPN unless the transport said which there are.
     #[must_use]
     pub fn config(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.0)

@@ -13,46 +13,10 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_util::task::TaskTracker;
 
+use crate::support::channel::said_to;
 use crate::support::client::Client;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{accept, text_of};
-
-/// What a server says to a message: `initialize` opens a session, a tool asks for a name and says it.
-fn said_to(message: &Value) -> Option<Value> {
-    let id = &message["id"];
-    let result = |result| Some(json!({"jsonrpc": "2.0", "id": id, "result": result}));
-    match message["method"].as_str() {
-        Some("initialize") => result(json!({
-            "protocolVersion": "2024-11-05",
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "channel", "version": "1"},
-        })),
-        Some("tools/list") => result(json!({"tools": []})),
-        Some("tools/call") if message["params"]["name"] == "echo" => {
-            result(json!({"content": [{"type": "text", "text": "echo"}]}))
-        }
-        Some("tools/call") => Some(json!({
-            "jsonrpc": "2.0",
-            "id": format!("ask-{id}"),
-            "method": "elicitation/create",
-            "params": {
-                "message": "Name?",
-                "requestedSchema": {
-                    "type": "object",
-                    "properties": {"name": {"type": "string"}},
-                    "required": ["name"],
-                },
-            },
-        })),
-        Some(_) => None,
-        None => {
-            let call: u64 = id.as_str()?.strip_prefix("ask-")?.parse().unwrap();
-            let name = message["result"]["content"]["name"].as_str().unwrap();
-            let content = json!([{"type": "text", "text": name}]);
-            Some(json!({"jsonrpc": "2.0", "id": call, "result": {"content": content}}))
-        }
-    }
-}
 
 /// Decides which message is not sent any more: its connection is cut instead, once.
 #[derive(Clone, Debug)]

@@ -47,3 +47,4 @@ mod terminal;
 mod tidy;
 mod tls;
 mod url_error;
+mod websocket;

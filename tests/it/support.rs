@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) mod chameleon;
+pub(crate) mod channel;
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod http1;

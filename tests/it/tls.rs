@@ -15,7 +15,7 @@ async fn behind(front: Front) -> (Puppet, Authority, TlsFront) {
     let puppet = Puppet::start(Manner::default()).await;
     usual(&puppet);
     let authority = Authority::new();
-    let front = TlsFront::start(&puppet, &authority, front).await;
+    let front = TlsFront::start(puppet.addr(), &authority, front).await;
     (puppet, authority, front)
 }
 

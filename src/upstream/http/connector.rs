@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use crate::upstream::error::Cause;
+use crate::upstream::error::{Cause, TooSlow};
 use crate::upstream::tls::Tls;
 
 /// Connects to one server.
@@ -27,11 +27,6 @@ enum Way {
     Plain(HttpConnector),
     Tls(HttpsConnector<HttpConnector>),
 }
-
-/// The server did not finish the handshakes in time.
-#[derive(Debug, thiserror::Error)]
-#[error("connecting took longer than {0:?}")]
-struct TooSlow(Duration);
 
 impl Connector {
     pub(super) fn new(tls: Option<&Tls>, within: Duration) -> Self {

@@ -1,4 +1,4 @@
-//! TLS in front of a puppet: an authority of the test's own, and a server that ends TLS and passes requests on.
+//! TLS in front of a server: an authority of the test's own, and a front that ends TLS and passes requests on.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
-
-use super::puppet::Puppet;
 
 /// How many streams a server allows on one HTTP/2 connection: what RFC 9113 recommends as the least.
 const STREAMS_MAX: u32 = 100;
@@ -101,13 +99,13 @@ struct Seen {
 }
 
 impl TlsFront {
-    /// Starts one in front of `puppet`, with a certificate of `authority`.
-    pub(crate) async fn start(puppet: &Puppet, authority: &Authority, front: Front) -> Self {
+    /// Starts one in front of the server at `target`, with a certificate of `authority`.
+    pub(crate) async fn start(target: SocketAddr, authority: &Authority, front: Front) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(server_config(authority, front)));
         let (seen, end) = (Arc::<Seen>::default(), CancellationToken::new());
-        let (tasks, target) = (TaskTracker::new(), puppet.addr());
+        let tasks = TaskTracker::new();
         let (counted, ended) = (Arc::clone(&seen), end.clone());
         tasks.clone().spawn(async move {
             let accepting = async {
@@ -127,6 +125,11 @@ impl TlsFront {
 
     pub(crate) fn url(&self) -> String {
         format!("https://localhost:{}/mcp", self.addr.port())
+    }
+
+    /// The same for a server over WebSocket.
+    pub(crate) fn websocket_url(&self) -> String {
+        format!("wss://localhost:{}/ws", self.addr.port())
     }
 
     /// How many connections there were.
