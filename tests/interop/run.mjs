@@ -6,7 +6,9 @@ import { Bench } from './lib/bench.mjs';
 import { changes, declined, mirrored, remembered, stretched } from './lib/everything.mjs';
 import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
+import { programs } from './real/programs.mjs';
 import { askingMatrix, burstMatrix, capabilityMatrix, plainMatrix } from './lib/matrix.mjs';
+import { calls, discovery, RealBench, RealClients, realEnd, roots, subscription } from './lib/real.mjs';
 
 const everything = [
   plainMatrix, askingMatrix, capabilityMatrix, burstMatrix, threeCases, onceOnly, sameBytes, changes, mirrored, stretched,
@@ -44,4 +46,18 @@ describe('interop', { concurrency: 4 }, () => {
       for (const suite of suites) suite(bench);
     });
   }
+
+  describe('real programs', { concurrency: 1 }, () => {
+    const clients = new RealClients();
+    after(() => clients.stop());
+    for (const program of programs) {
+      if (wanted && !wanted.includes(program.label)) continue;
+      describe(program.label, { concurrency: 1 }, () => {
+        const bench = new RealBench(program, clients);
+        before(() => bench.start());
+        after(() => bench.stop());
+        for (const suite of [discovery, calls, roots, subscription, realEnd]) suite(bench);
+      });
+    }
+  });
 });
