@@ -4,6 +4,7 @@
 import { after, before, describe } from 'node:test';
 import { Bench } from './lib/bench.mjs';
 import { changes, declined, mirrored, remembered, stretched } from './lib/everything.mjs';
+import { overStdio } from './lib/front.mjs';
 import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
 import { programs } from './real/programs.mjs';
@@ -24,6 +25,9 @@ const benches = [
   ['ts+json', 'ts', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['py+json', 'py', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['ts+early-roots', 'ts', 'http', ['--ask-roots-early'], early],
+  // Modern clients that start `holdfast stdio` themselves.
+  ['ts-front', 'ts', 'http', [], [overStdio, cleanEnd]],
+  ['py-front', 'py', 'http', [], [overStdio, cleanEnd]],
   ['ts-stdio', 'ts', 'stdio', [], everything],
   ['py-stdio', 'py', 'stdio', [], everything],
   ['ts-stdio+early-roots', 'ts', 'stdio', ['--ask-roots-early'], early],
