@@ -21,6 +21,8 @@ mod logs;
 mod opening;
 mod pool;
 mod principal;
+mod rooted;
+mod roots;
 mod shelf;
 mod watched;
 mod watching;

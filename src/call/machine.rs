@@ -169,6 +169,12 @@ impl Call {
         self.actions.pop_front()
     }
 
+    /// The `ListRootsResult` that its client gave.
+    #[must_use]
+    pub fn roots(&self) -> Option<&str> {
+        self.roots.as_deref()
+    }
+
     /// What it is about.
     #[must_use]
     pub fn method(&self) -> Method {

@@ -17,6 +17,7 @@ use crate::cache::tools::Tools;
 use crate::call::{CallLimits, Leg, Loss, Reply, already_answered, failed};
 use crate::observe::Metrics;
 use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};
+use crate::translate::capability::Capability;
 use crate::translate::discover::discover_result;
 use crate::translate::result::CacheHints;
 use crate::wire::error::{self, ErrorObject};
@@ -108,7 +109,12 @@ impl Backend {
         } else {
             LeaseMode::Shared
         };
-        let leased = self.pool.lease(caller, mode).await;
+        let has_roots = may_be_asked && caller.key.capabilities.has(Capability::Roots);
+        let leased = if has_roots {
+            self.pool.lease_with_roots(caller).await
+        } else {
+            self.pool.lease(caller, mode).await
+        };
         let lease = leased.map_err(|error| self.refused(error))?;
         if method == Method::ToolsCall {
             lease.listen_along().await;

@@ -26,6 +26,7 @@ use crate::session::{Caller, Lease};
 use crate::translate::subscription::Change;
 use crate::upstream::{Exchange, UpstreamError};
 use crate::wire::jsonrpc::{self, Message};
+use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
 
@@ -102,6 +103,8 @@ struct Driver {
     upstream: Upstream,
     /// Its session was replaced once: a server that forgets at once again will not be tried a third time.
     is_replaced: bool,
+    /// The server was given new roots that it asked for by itself: it may take them in before the request goes up.
+    takes_in_roots: bool,
     /// A message was not understood: it was said once.
     has_complained: bool,
     outbox: VecDeque<Outgoing>,
@@ -186,6 +189,7 @@ impl Driver {
             place,
             log_level,
             is_replaced: false,
+            takes_in_roots: false,
             has_complained: false,
             outbox: VecDeque::new(),
             sending: None,
@@ -299,6 +303,7 @@ impl Driver {
                     }
                 }
                 Ok(message) => {
+                    self.note_roots(origin, &message);
                     if let (Some(epoch), Message::Result { id, result }) =
                         (self.lists_tools, &message)
                         && self.call.id().matches(id)
@@ -309,6 +314,15 @@ impl Driver {
                 }
                 Err(error) => self.misheard(&message, &error),
             }
+        }
+    }
+
+    fn note_roots(&self, origin: Origin, message: &Message<'_>) {
+        if let Message::Request { method, .. } = message
+            && *method == legacy::ROOTS_LIST
+            && let Some(lease) = self.upstream.lease()
+        {
+            lease.was_asked_for_roots(origin == Origin::Stray);
         }
     }
 

@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::inbox::{STRAY_BYTES_MAX, Slot};
 use super::live::{Session, StreamState};
 use crate::observe::chain;
-use crate::translate::input_request::{InputRequest, NotAsked};
+use crate::translate::input_request::{InputKind, InputRequest, NotAsked};
 use crate::translate::subscription::Change;
 use crate::upstream::{Backoff, GeneralStream, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
@@ -216,6 +216,9 @@ impl Listener {
         if is_stray && message.len() > STRAY_BYTES_MAX {
             let why = "no call is running, and the question is too large to wait for one";
             return refused(error::INTERNAL_ERROR, why);
+        }
+        if is_stray && request.kind == InputKind::Roots {
+            session.roots().were_asked(true);
         }
         if self.inbox.put(message) {
             Ok(())

@@ -216,7 +216,7 @@ fn initialize(key: &SessionKey, id: UpstreamId) -> Vec<u8> {
     let params = format!(
         r#"{{"protocolVersion":"{}","capabilities":{},"clientInfo":{{"name":"holdfast","version":"{}"}}}}"#,
         legacy::latest(),
-        key.capabilities.as_json(),
+        key.capabilities.to_legacy(),
         env!("CARGO_PKG_VERSION"),
     );
     jsonrpc::request(id, legacy::INITIALIZE, params.as_bytes())

@@ -64,7 +64,7 @@ pub(super) fn ask(
     let id = home.next_id();
     let request = jsonrpc::request(id, method, params).into();
     let connection = &session.connection;
-    let exchange = connection.request(id, request, HeaderMap::new(), Claim::Own);
+    let exchange = connection.request(id, request, HeaderMap::new(), Claim::Response);
     answered(Arc::clone(home), Arc::clone(session), exchange, id)
 }
 

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use crate::wire::jsonrpc::Message;
+
 /// Messages that wait for the call that has the session. Real servers ask one or two things at a time.
 const QUEUE_MAX: usize = 64;
 
@@ -73,6 +75,24 @@ impl Inbox {
             waiting.push(arrived.message);
         }
         waiting
+    }
+
+    /// Done when a question of this method waits, which is not taken out. Cancel-safe.
+    pub(super) async fn asked(&mut self, method: &str) {
+        let is_it = |arrived: &Arrived| match Message::parse(&arrived.message) {
+            Ok(Message::Request { method: asked, .. }) => asked == method,
+            _ => false,
+        };
+        if self.stray.iter().any(is_it) {
+            return;
+        }
+        while let Some(arrived) = self.arriving.recv().await {
+            self.stray.push_back(arrived);
+            if self.stray.back().is_some_and(is_it) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// What has waited since before `now - wait_max`. The rest stays, as much of it in the queue as has no place here.

@@ -70,9 +70,16 @@ impl Lease {
     pub fn request(&self, id: UpstreamId, body: Bytes, trace: HeaderMap) -> Exchange {
         let claim = match self.inbox {
             Some(_) => Claim::All,
+            // What a server asks of such a client waits for a call that can be asked.
+            None if self.session.key.capabilities.may_be_asked() => Claim::Response,
             None => Claim::Own,
         };
         self.session.connection.request(id, body, trace, claim)
+    }
+
+    /// What waits on the session; nothing while it is shared.
+    pub(super) fn inbox(&mut self) -> Option<&mut Inbox> {
+        self.inbox.as_mut()
     }
 
     /// A sender of one-way messages that lives independently of the lease.

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::changes::{Audience, Changes};
+use super::roots::SessionRoots;
 use super::watched::Watched;
 use super::wishes::Wishes;
 use super::{Number, SessionKey};
@@ -54,6 +55,7 @@ pub(super) struct Session {
     /// Somebody keeps it for listeners, and asks the server for what they want.
     pub(super) is_kept: AtomicBool,
     watched: Mutex<Watched>,
+    roots: Mutex<SessionRoots>,
     watched_changed: Notify,
     /// The epoch of the listeners whose wishes it was brought to last.
     pub(super) listeners_seen: AtomicU64,
@@ -93,6 +95,7 @@ impl Session {
             missed: Notify::new(),
             is_kept: AtomicBool::new(false),
             watched: Mutex::default(),
+            roots: Mutex::default(),
             watched_changed: Notify::new(),
             listeners_seen: AtomicU64::new(u64::MAX),
             stream_state: watch::Sender::new(StreamState::Hears),
@@ -147,6 +150,11 @@ impl Session {
     /// What the server was asked to tell on it.
     pub(super) fn watched(&self) -> MutexGuard<'_, Watched> {
         lock(&self.watched)
+    }
+
+    /// What it has to do with roots.
+    pub(super) fn roots(&self) -> MutexGuard<'_, SessionRoots> {
+        lock(&self.roots)
     }
 
     /// Woken when that has changed.

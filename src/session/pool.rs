@@ -18,6 +18,7 @@ use super::home::{Home, refusal};
 use super::inbox::Inbox;
 use super::lease::Lease;
 use super::live::Session;
+use super::roots::RootsHabits;
 use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
@@ -57,6 +58,7 @@ pub struct Pool {
     /// The server is known to open a general stream: sessions are not to be waited for, they cannot be shared.
     offers_general_stream: AtomicBool,
     is_closing: AtomicBool,
+    roots_habits: RootsHabits,
     changes: Arc<Changes>,
     tasks: TaskTracker,
     metrics: Arc<Metrics>,
@@ -97,6 +99,7 @@ impl Pool {
             next_number: AtomicU64::new(1),
             offers_general_stream: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
+            roots_habits: RootsHabits::default(),
             changes: Arc::default(),
             tasks,
             metrics,
@@ -119,6 +122,11 @@ impl Pool {
     #[must_use]
     pub fn changes(&self) -> &Arc<Changes> {
         &self.changes
+    }
+
+    /// What is known of the server and roots.
+    pub(super) fn roots_habits(&self) -> &RootsHabits {
+        &self.roots_habits
     }
 
     /// A session for one call of `caller`: a warm one, or a new one.
@@ -155,7 +163,7 @@ impl Pool {
 
     /// Whether the next session will be this call's own anyway, so that nobody need wait for it.
     fn opens_beside_others(&self, mode: LeaseMode) -> bool {
-        mode == LeaseMode::Exclusive && self.offers_general_stream.load(Ordering::Acquire)
+        mode != LeaseMode::Shared && self.offers_general_stream.load(Ordering::Acquire)
     }
 
     fn is_closing(&self) -> bool {
@@ -389,6 +397,12 @@ impl Home for Pool {
             // What the server still says of this call would be taken for another's.
             session.mark_gone();
         }
+        let is_used_up = self.roots_habits.keeps_for_ever() && session.roots().are_kept();
+        let fate = if is_used_up {
+            SessionFate::Retire
+        } else {
+            fate
+        };
         session.is_exclusive.store(false, Ordering::Release);
         let mut shelf = match self.shelves.get_mut(&session.key) {
             Some(shelf) => shelf,

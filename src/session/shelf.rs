@@ -16,6 +16,8 @@ pub enum LeaseMode {
     Shared,
     /// Something may be asked on the general stream: no other call may be running on the session.
     Exclusive,
+    /// The same, on a session on which no roots were given.
+    Rootless,
 }
 
 /// Where the sessions of one key stand.
@@ -45,8 +47,10 @@ struct Shared {
 pub(super) type Taken = (Arc<Session>, Option<Inbox>);
 
 impl Shelf {
-    /// A warm session for one more call.
+    /// A warm session for one more call. Where a server keeps the roots of a call, only such calls come again that it can
+    /// ask for theirs, and those come there first: what cannot be asked is not served by somebody's roots.
     pub(super) fn take(&mut self, mode: LeaseMode) -> Option<Taken> {
+        let keeps_roots = |session: &Session| session.roots().are_kept();
         let can_join = |shared: &&mut Shared| {
             !shared.session.is_gone()
                 && (mode == LeaseMode::Shared || !shared.session.has_general_stream)
@@ -55,13 +59,18 @@ impl Shelf {
             shared.users += 1;
             return Some((Arc::clone(&shared.session), None));
         }
-        while let Some(Idle { session, inbox, .. }) = self.idle.pop() {
-            // What the server has forgotten needs no farewell.
-            if !session.is_gone() {
-                return Some(self.put_to_use(session, inbox, mode));
-            }
-        }
-        None
+        // What the server has forgotten needs no farewell.
+        self.idle.retain(|idle| !idle.session.is_gone());
+        let latest = |keeps: bool| {
+            let mut idle = self.idle.iter();
+            idle.rposition(|idle| keeps_roots(&idle.session) == keeps)
+        };
+        let picked = match mode {
+            LeaseMode::Exclusive => latest(true).or_else(|| latest(false)),
+            LeaseMode::Shared | LeaseMode::Rootless => latest(false),
+        };
+        let Idle { session, inbox, .. } = self.idle.remove(picked?);
+        Some(self.put_to_use(session, inbox, mode))
     }
 
     /// Sessions without a general stream are always shared: each question comes on its own call's stream.
@@ -71,7 +80,7 @@ impl Shelf {
         inbox: Inbox,
         mode: LeaseMode,
     ) -> Taken {
-        if mode == LeaseMode::Exclusive && session.has_general_stream {
+        if mode != LeaseMode::Shared && session.has_general_stream {
             return (session, Some(inbox));
         }
         self.shared.push(Shared {

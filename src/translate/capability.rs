@@ -119,10 +119,15 @@ impl ClientCapabilities {
         self.asks != 0
     }
 
-    /// The set as it is declared to a legacy server in `initialize`.
+    /// The set as it is declared to a legacy server in `initialize`. That roots change is told from this side, whenever
+    /// the next call comes: the modern era has no such notification.
     #[must_use]
-    pub fn as_json(&self) -> &str {
-        &self.canonical
+    pub fn to_legacy(&self) -> String {
+        let mut declared: Value = serde_json::from_str(&self.canonical).unwrap_or_default();
+        if let Some(Value::Object(roots)) = declared.get_mut("roots") {
+            roots.insert("listChanged".to_owned(), Value::Bool(true));
+        }
+        declared.to_string()
     }
 }
 
@@ -174,6 +179,21 @@ mod tests {
             "x".repeat(DECLARED_BYTES_MAX)
         );
         assert!(parse(&large).is_none());
+    }
+
+    #[test]
+    fn a_server_is_told_of_other_roots() {
+        for (declared, told) in [
+            ("{}", "{}"),
+            (r#"{"roots":{}}"#, r#"{"roots":{"listChanged":true}}"#),
+            (
+                r#"{"roots":{"listChanged":false},"sampling":{}}"#,
+                r#"{"roots":{"listChanged":true},"sampling":{}}"#,
+            ),
+            (r#"{"roots":null}"#, r#"{"roots":null}"#),
+        ] {
+            assert_eq!(parse(declared).unwrap().to_legacy(), told);
+        }
     }
 
     #[test]

@@ -50,8 +50,10 @@ pub(super) trait Way: fmt::Debug + Send + Sync {
 pub enum Claim {
     /// This request's: its call has the session for itself.
     All,
-    /// Nobody's: others may be running.
+    /// This request's while it is the only one, else nobody's.
     Own,
+    /// Nobody's: the request is for something that a server asks nothing about.
+    Response,
 }
 
 /// The one channel of a session. Dropped, it is ended.

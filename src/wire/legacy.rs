@@ -12,6 +12,8 @@ pub const ELICITATION_CREATE: &str = "elicitation/create";
 pub const SAMPLING_CREATE_MESSAGE: &str = "sampling/createMessage";
 /// Server request: ask for the client's roots.
 pub const ROOTS_LIST: &str = "roots/list";
+/// Client notification: the server may ask for the roots again.
+pub const ROOTS_LIST_CHANGED: &str = "notifications/roots/list_changed";
 /// Request of either side: is the peer alive.
 pub const PING: &str = "ping";
 /// Client request that opens a session.

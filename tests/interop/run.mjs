@@ -31,7 +31,8 @@ const benches = [
   ['ts-stdio', 'ts', 'stdio', [], everything],
   ['py-stdio', 'py', 'stdio', [], everything],
   ['ts-sse', 'ts', 'sse', [], everything],
-  ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early]
+  ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early],
+  ['ts-stdio+early-roots', 'ts', 'stdio', ['--ask-roots-early'], early]
 ];
 const wanted = process.env.INTEROP_BENCHES?.split(',');
 

@@ -223,6 +223,8 @@ async fn a_process_that_dies_ends_its_call_and_the_next_one_gets_another() {
 #[tokio::test]
 async fn killed_processes_end_their_held_and_running_calls() {
     let (gateway, client) = stage(&[], |config| config).await;
+    // Without roots the call goes up as soon as its process has started.
+    let client = client.able(json!({"elicitation": {}}));
     let request = client.tool("ask", json!({}));
     let asked = request.send().await.asked();
     let slow = client.tool("slow", json!({}));

@@ -208,6 +208,7 @@ async fn the_general_stream_is_opened_first() {
         "POST initialize",
         "POST notifications/initialized",
         "GET ",
+        "POST ping",
         "POST tools/list",
         "POST tools/call",
         "POST tools/call",

@@ -37,6 +37,11 @@ impl Driver {
         let Some(lease) = self.upstream.lease() else {
             return;
         };
+        if let Some(roots) = self.call.roots()
+            && lease.gives_roots(roots)
+        {
+            self.takes_in_roots = matches!(self.upstream, Upstream::Due(_));
+        }
         if self.sending.is_none()
             && let Some(Outgoing { message, is_needed }) = self.outbox.pop_front()
         {
@@ -73,6 +78,10 @@ impl Driver {
 
     fn depart(&mut self) {
         match std::mem::replace(&mut self.upstream, Upstream::Over) {
+            Upstream::Due(lease) if std::mem::take(&mut self.takes_in_roots) => {
+                self.send_after(lease.roots_taken_in());
+                self.upstream = Upstream::Due(lease);
+            }
             Upstream::Due(lease) => {
                 let UpstreamRequest { id, body, headers } = self.request.clone();
                 let exchange = lease.request(id, body, headers);

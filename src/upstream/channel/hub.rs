@@ -25,13 +25,20 @@ pub(in crate::upstream) struct Hub {
 
 #[derive(Debug)]
 struct State {
-    waiting: HashMap<UpstreamId, mpsc::Sender<Bytes>>,
+    waiting: HashMap<UpstreamId, Waiting>,
     /// The request that gets what no id ties to another.
     claimant: Option<UpstreamId>,
     /// The newest id that went up: what is not above it was ours once.
     newest: UpstreamId,
     general: Option<mpsc::Sender<Bytes>>,
     end: Option<Arc<ChannelEnd>>,
+}
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+struct Waiting {
+    arriving: mpsc::Sender<Bytes>,
+    claim: Claim,
 }
 
 impl Hub {
@@ -58,7 +65,7 @@ impl Hub {
             return None;
         }
         let (arriving, arriving_out) = mpsc::channel(ARRIVING_MAX);
-        state.waiting.insert(id, arriving);
+        state.waiting.insert(id, Waiting { arriving, claim });
         state.newest = UpstreamId(state.newest.0.max(id.0));
         if claim == Claim::All {
             state.claimant = Some(id);
@@ -116,7 +123,7 @@ impl State {
         if self.claimant == Some(id) {
             self.claimant = None;
         }
-        self.waiting.remove(&id)
+        self.waiting.remove(&id).map(|waiting| waiting.arriving)
     }
 
     fn taker_of(&mut self, message: &[u8]) -> Option<mpsc::Sender<Bytes>> {
@@ -126,7 +133,9 @@ impl State {
             Ok(Message::Notification { method, params }) if method == legacy::PROGRESS => {
                 let params = RawObject::of(params?).ok()?;
                 let id = params.member("progressToken").and_then(UpstreamId::of)?;
-                self.waiting.get(&id).cloned()
+                self.waiting
+                    .get(&id)
+                    .map(|waiting| waiting.arriving.clone())
             }
             Ok(Message::Request { .. } | Message::Notification { .. }) => self.claiming(),
             // A response that is not understood is still the end of its request.
@@ -150,11 +159,13 @@ impl State {
         self.leave(self.only()?)
     }
 
-    /// Whoever gets what no id ties to a request. Of several that claim nothing none can be told to be meant.
+    /// Whoever gets what no id ties to a request. Of several that do not claim it none can be told to be meant.
     fn claiming(&self) -> Option<mpsc::Sender<Bytes>> {
         let claimant = self.claimant.or_else(|| self.only());
         let claimant = claimant.and_then(|id| self.waiting.get(&id));
-        claimant.or(self.general.as_ref()).cloned()
+        let claimant = claimant.filter(|waiting| waiting.claim != Claim::Response);
+        let arriving = claimant.map(|waiting| &waiting.arriving);
+        arriving.or(self.general.as_ref()).cloned()
     }
 
     /// The request that waits, if it is the only one.

@@ -1,0 +1,150 @@
+//! Letting a server ask for roots before a call goes up.
+//!
+//! A server that asks for roots outside of any call keeps the answer, and serves with it whatever call comes on the
+//! session. So it gets the occasion to ask before a call goes up whose client has roots: on a new session by a moment's
+//! wait, and where somebody's roots were given before by `notifications/roots/list_changed`. A server that does not ask
+//! again then keeps what it was given, and the session serves nobody any more.
+//! Spec: 2025-11-25 client/roots, "Root List Changes".
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::Caller;
+use super::error::LeaseError;
+use super::lease::Lease;
+use super::pool::Pool;
+use super::roots::{Asks, RootsHabits};
+use super::shelf::LeaseMode;
+use crate::call::SessionFate;
+use crate::wire::jsonrpc;
+use crate::wire::legacy;
+
+/// How long a server may take to answer a ping. One that never does is not waited for longer.
+const PING_MAX: Duration = Duration::from_secs(1);
+
+/// How long a new session is watched after it has answered a ping: its question may come on another connection.
+const QUIET: Duration = Duration::from_millis(100);
+
+/// How long a server may take to ask of which is known that it asks by itself.
+const FIRST_MAX: Duration = Duration::from_secs(1);
+
+/// How long a server may take to ask again. It decides whether its sessions can be used again at all.
+const AGAIN_MAX: Duration = Duration::from_secs(3);
+
+/// What a server gets to take new roots in before a call goes up: real ones look at each directory first, and answer
+/// pings meanwhile.
+const TAKING_IN: Duration = Duration::from_millis(250);
+
+impl Pool {
+    /// A session for a call whose client has roots, on which the server had the occasion to ask for them.
+    ///
+    /// # Errors
+    /// When none can be had within the bounds.
+    pub async fn lease_with_roots(self: &Arc<Self>, caller: &Caller) -> Result<Lease, LeaseError> {
+        let habits = self.roots_habits();
+        if !habits.keeps_for_ever() {
+            let mut lease = self.lease(caller, LeaseMode::Exclusive).await?;
+            if lease.lets_ask_for_roots(habits).await {
+                return Ok(lease);
+            }
+            let session = lease.number();
+            tracing::debug!(
+                session,
+                "it keeps the roots of an earlier call: it is given up"
+            );
+            lease.set_fate(SessionFate::Retire);
+        }
+        let mut lease = self.lease(caller, LeaseMode::Rootless).await?;
+        // Nobody's roots are kept there, whether it asks or not.
+        lease.lets_ask_for_roots(habits).await;
+        Ok(lease)
+    }
+}
+
+impl Lease {
+    /// Gives the server the occasion to ask for the roots of the next call; whether it keeps no others.
+    async fn lets_ask_for_roots(&mut self, habits: &RootsHabits) -> bool {
+        let (asks, has_kept) = {
+            let roots = self.session.roots();
+            (roots.asks(), roots.are_kept())
+        };
+        match asks {
+            Asks::Unknown => {
+                self.watch_for_roots(habits).await;
+                true
+            }
+            Asks::Not => true,
+            Asks::InCalls => {
+                self.tell_roots_changed().await;
+                true
+            }
+            Asks::ByItself => self.asks_again(habits).await || !has_kept,
+        }
+    }
+
+    async fn watch_for_roots(&mut self, habits: &RootsHabits) {
+        // Without a general stream there is nothing outside of calls.
+        let is_asked = self.inbox().is_some() && {
+            let pinged = timeout(PING_MAX, self.ask(legacy::PING, b"{}")).await;
+            let was_expected = habits.asks_by_itself();
+            let within = if was_expected { FIRST_MAX } else { QUIET };
+            tracing::trace!(is_answered = pinged.is_ok(), "a new session was pinged");
+            self.is_asked_for_roots(within).await
+        };
+        habits.has_asked(is_asked);
+        self.session.roots().were_waited_for();
+    }
+
+    async fn asks_again(&mut self, habits: &RootsHabits) -> bool {
+        if self.is_asked_for_roots(Duration::ZERO).await {
+            return true;
+        }
+        if !self.tell_roots_changed().await {
+            return false;
+        }
+        let is_asked = self.is_asked_for_roots(AGAIN_MAX).await;
+        if !is_asked {
+            habits.has_not_asked_again();
+        }
+        is_asked
+    }
+
+    /// Whether a question for roots waits on the session, or comes in time.
+    async fn is_asked_for_roots(&mut self, within: Duration) -> bool {
+        let Some(inbox) = self.inbox() else {
+            return false;
+        };
+        timeout(within, inbox.asked(legacy::ROOTS_LIST))
+            .await
+            .is_ok()
+    }
+
+    /// Whether the server took it.
+    async fn tell_roots_changed(&self) -> bool {
+        let message = jsonrpc::notification(legacy::ROOTS_LIST_CHANGED, None);
+        self.sender().send(message.into()).await.is_ok()
+    }
+
+    /// The server has asked for roots, by itself or within the call.
+    pub fn was_asked_for_roots(&self, by_itself: bool) {
+        self.session.roots().were_asked(by_itself);
+    }
+
+    /// Takes in which roots the server is given; whether they are new to it.
+    #[must_use]
+    pub fn gives_roots(&self, roots: &str) -> bool {
+        self.session.roots().give(roots)
+    }
+
+    /// Done when the server had the time to take in the roots that it was given.
+    pub fn roots_taken_in(&self) -> impl Future<Output = ()> + Send + use<> {
+        let ping = self.ask(legacy::PING, b"{}");
+        async move {
+            let answered = timeout(PING_MAX, ping).await;
+            tracing::trace!(is_answered = answered.is_ok(), "roots were given");
+            sleep(TAKING_IN).await;
+        }
+    }
+}
