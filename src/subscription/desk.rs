@@ -168,10 +168,10 @@ impl Desk {
                 None => return None,
             }
         }
-        let announced = subscription::announced(&open.server);
+        let offered = subscription::offered(&open.server);
         let lists = Lists::that(|list| {
-            let is_said = open.has_general_stream && announced.has(list);
-            wanted.lists.has(list) && (is_said || seen.has(list))
+            let can_come = open.has_general_stream && offered.has(list);
+            wanted.lists.has(list) && (can_come || seen.has(list))
         });
         Some(Ok(Agreed {
             honoured: Filter { lists, uris },

@@ -43,17 +43,6 @@ impl ServerIdentity {
             .and_then(|raw| RawObject::of(raw).ok())
             .is_some_and(|declared| declared.member(name).is_some_and(object::is_object))
     }
-
-    /// Whether the server declared `member` of capability `name` as true.
-    #[must_use]
-    pub fn declares_in(&self, name: &str, member: &str) -> bool {
-        self.capabilities
-            .as_deref()
-            .and_then(|raw| RawObject::of(raw).ok())
-            .and_then(|declared| RawObject::of(declared.member(name)?).ok())
-            .and_then(|capability| capability.member(member))
-            .is_some_and(|flag| flag.get() == "true")
-    }
 }
 
 /// The `DiscoverResult`. Capability `tasks` is dropped: it belongs to the legacy era alone.

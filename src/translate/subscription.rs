@@ -242,10 +242,12 @@ fn push_subscription(out: &mut Vec<u8>, before: Option<&RawValue>, id: &ClientId
     object::push_member(out, "_meta", &meta);
 }
 
-/// The lists whose changes a server says it notifies.
+/// The lists that a server has. Whether it declares `listChanged` decides nothing: servers of a widely used SDK declare
+/// it as false and notify all the same, and clients pass over what was not acknowledged. Those who want to know what the
+/// server says of itself find it in its capabilities.
 #[must_use]
-pub fn announced(server: &ServerIdentity) -> Lists {
-    Lists::that(|list| server.declares_in(list.capability(), "listChanged"))
+pub fn offered(server: &ServerIdentity) -> Lists {
+    Lists::that(|list| server.declares(list.capability()))
 }
 
 /// The first message of a subscription: which part of its filter is honoured.
@@ -389,11 +391,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_announces_counts_when_it_is_true() {
+    fn lists_are_offered_whatever_is_said_of_their_changes() {
         let server = ServerIdentity::parse(&raw(
-            r#"{"protocolVersion":"x","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":false},"resources":{}}}"#,
+            r#"{"protocolVersion":"x","capabilities":{"tools":{"listChanged":false},"prompts":{}}}"#,
         ))
         .unwrap();
-        assert_eq!(announced(&server), Lists::that(|list| list == List::Tools));
+        let offered = offered(&server);
+        assert_eq!(offered, Lists::that(|list| list != List::Resources));
     }
 }

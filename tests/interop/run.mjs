@@ -4,9 +4,12 @@
 import { after, before, describe } from 'node:test';
 import { Bench } from './lib/bench.mjs';
 import { changes, declined, mirrored, remembered, stretched } from './lib/everything.mjs';
+import { overStdio } from './lib/front.mjs';
 import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
+import { programs } from './real/programs.mjs';
 import { askingMatrix, burstMatrix, capabilityMatrix, plainMatrix } from './lib/matrix.mjs';
+import { calls, discovery, RealBench, RealClients, realEnd, roots, subscription } from './lib/real.mjs';
 
 const everything = [
   plainMatrix, askingMatrix, capabilityMatrix, burstMatrix, threeCases, onceOnly, sameBytes, changes, mirrored, stretched,
@@ -22,6 +25,9 @@ const benches = [
   ['ts+json', 'ts', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['py+json', 'py', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['ts+early-roots', 'ts', 'http', ['--ask-roots-early'], early],
+  // Modern clients that start `holdfast stdio` themselves.
+  ['ts-front', 'ts', 'http', [], [overStdio, cleanEnd]],
+  ['py-front', 'py', 'http', [], [overStdio, cleanEnd]],
   ['ts-stdio', 'ts', 'stdio', [], everything],
   ['py-stdio', 'py', 'stdio', [], everything],
   ['ts-sse', 'ts', 'sse', [], everything],
@@ -42,4 +48,18 @@ describe('interop', { concurrency: 4 }, () => {
       for (const suite of suites) suite(bench);
     });
   }
+
+  describe('real programs', { concurrency: 1 }, () => {
+    const clients = new RealClients();
+    after(() => clients.stop());
+    for (const program of programs) {
+      if (wanted && !wanted.includes(program.label)) continue;
+      describe(program.label, { concurrency: 1 }, () => {
+        const bench = new RealBench(program, clients);
+        before(() => bench.start());
+        after(() => bench.stop());
+        for (const suite of [discovery, calls, roots, subscription, realEnd]) suite(bench);
+      });
+    }
+  });
 });

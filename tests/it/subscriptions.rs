@@ -167,10 +167,35 @@ async fn a_resource_is_subscribed_once_for_all_its_listeners() {
     stage.ends().await;
 }
 
-/// Some servers do more than they announce: what was seen to arrive counts.
+/// Servers of a widely used SDK tell of their lists and announce that they do not. Clients pass over what was not
+/// acknowledged, so that it has to be before the first change comes.
+#[tokio::test]
+async fn lists_of_features_that_are_not_announced_to_change_are_honoured() {
+    let stage = watched(Manner {
+        capabilities: json!({"tools": {"listChanged": false}, "resources": {"subscribe": false}}),
+        ..Manner::default()
+    })
+    .await;
+    let filter = json!({
+        "toolsListChanged": true, "promptsListChanged": true, "resourceSubscriptions": ["arena:two"],
+    });
+    let (mut leg, honoured) = opened(&stage.client, filter).await;
+    let expected = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:two"]});
+    assert_eq!(honoured, expected, "it has no prompts");
+    says(&stage.puppet.sessions()[0], TOOLS, json!({})).await;
+    hears(&mut leg, TOOLS, None).await;
+    drop(leg);
+    stage.ends().await;
+}
+
+/// Whatever a server says of itself, what was seen to arrive counts.
 #[tokio::test]
 async fn what_was_seen_to_arrive_is_honoured() {
-    let stage = watched(Manner::default()).await;
+    let stage = watched(Manner {
+        capabilities: json!({"resources": {}}),
+        ..Manner::default()
+    })
+    .await;
     let filter = json!({"toolsListChanged": true, "resourceSubscriptions": ["arena:two"]});
     let (mut leg, honoured) = opened(&stage.client, filter.clone()).await;
     assert_eq!(honoured, json!({"resourceSubscriptions": ["arena:two"]}));

@@ -21,7 +21,7 @@ from mcp.client.websocket import websocket_client
 from pydantic import AnyUrl
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from worker import Answers, Heard, Job, Report, burst, fetch, plain, serve  # noqa: E402
+from worker import Answers, Heard, Job, Report, burst, fetch, plain, repeated, serve  # noqa: E402
 
 warnings.simplefilter("ignore", DeprecationWarning)  # of the WebSocket transport, which is what is tested here
 
@@ -86,7 +86,8 @@ async def run_kind(session: ClientSession, initialized: Any, job: Job, report: R
         return await session.call_tool(call["name"], call["args"])
 
     match job["kind"]:
-        case "tool": return await session.call_tool(name, args, progress_callback=on_progress)
+        case "tool":
+            return await repeated(job.get("until"), lambda: session.call_tool(name, args, progress_callback=on_progress))
         case "prompt": return await session.get_prompt(name, args)
         case "resource": return await session.read_resource(name)
         case "tools": return await pages(session.list_tools, "tools")
@@ -161,7 +162,14 @@ kept: dict[str, Session] = {}
 kept_stack = AsyncExitStack()
 
 
+async def close_kept() -> None:
+    kept.clear()
+    await kept_stack.aclose()
+
+
 async def run(job: Job, report: Report, answers: Answers) -> Any:
+    if job["kind"] == "close kept":
+        return await close_kept()
     async with AsyncExitStack() as stack:
         keep = job["server"].get("keep")
         key = json.dumps([job["server"], job["capabilities"]])
@@ -184,8 +192,10 @@ async def run(job: Job, report: Report, answers: Answers) -> Any:
 
 
 async def main() -> None:
-    async with kept_stack:
+    try:
         await serve(run)
+    finally:
+        await close_kept()
 
 
 anyio.run(main)

@@ -10,7 +10,7 @@ import {
   ResourceUpdatedNotificationSchema, ToolListChangedNotificationSchema
 } from '@modelcontextprotocol/sdk/types.js';
 import WebSocket from 'ws';
-import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
+import { burst, Heard, makeAnswers, repeated, serve } from '../lib/worker.mjs';
 
 globalThis.WebSocket ??= WebSocket; // Node 20 has none, and the SDK wants the browser's
 
@@ -39,7 +39,7 @@ function runKind(client, job) {
   const { name, args } = job;
   const onprogress = () => {}; // makes the SDK ask for progress, which is written down below
   switch (job.kind) {
-    case 'tool': return client.callTool({ name, arguments: args }, undefined, { onprogress });
+    case 'tool': return repeated(job.until, () => client.callTool({ name, arguments: args }, undefined, { onprogress }));
     case 'prompt': return client.getPrompt({ name, arguments: args });
     case 'resource': return client.readResource({ uri: name });
     case 'tools': return pages(p => client.listTools(p), 'tools');
@@ -110,12 +110,18 @@ const kept = new Map();
 async function session(job, current, fetch) {
   if (!job.server.keep) return open(job, current, fetch);
   const key = JSON.stringify([job.server, job.capabilities]);
-  if (!kept.has(key)) kept.set(key, await open(job, {}, fetch));
+  if (!kept.has(key)) kept.set(key, await open(job, { ...current }, fetch));
   Object.assign(kept.get(key).current, current);
   return kept.get(key);
 }
 
+async function closeKept() {
+  await Promise.all([...kept.values()].map(close));
+  kept.clear();
+}
+
 async function run(job, report, fetch) {
+  if (job.kind === 'close kept') return closeKept();
   const answers = makeAnswers(job.answers, { asked: [] });
   const used = await session(job, { answers, report }, fetch);
   try {
@@ -128,4 +134,4 @@ async function run(job, report, fetch) {
   }
 }
 
-await serve(run, () => Promise.all([...kept.values()].map(close)));
+await serve(run, closeKept);

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { ANSWERS, FULL } from './cases.mjs';
 import { Client, startHoldfast } from './children.mjs';
+import { openLegacySession } from './raw-legacy.mjs';
 import { startServer } from './servers.mjs';
 
 export const LANGUAGES = ['ts', 'py'];
@@ -15,6 +16,7 @@ export const freshKey = () => `key-${(lastKey += 1)}-${process.pid}`;
 
 export class Bench {
   clients = {};
+  #raw;
 
   constructor(label, peer, transport, flags) {
     Object.assign(this, { label, peer, transport, flags });
@@ -58,14 +60,26 @@ export class Bench {
     const before = (await this.server.stats()).starts;
     const report = await this.clients[`modern-${language}`].run(this.job(holdfast.direct, testCase, options));
     const after = (await this.server.stats()).starts;
-    assert.equal(report.protocol, '2026-07-28');
-    assert.deepEqual(Object.keys(report.http), ['POST'], 'a modern client only ever posts');
+    assert.equal(report.protocol, '2026-07-28', JSON.stringify(report));
+    const posts = holdfast.direct.transport === 'http' ? ['POST'] : [];
+    assert.deepEqual(Object.keys(report.http), posts, 'a modern client only ever posts');
     return { report, starts: name => (after[name] ?? 0) - (before[name] ?? 0) };
   }
 
-  /** Ends the sessions that the legacy clients have; they are started anew when they are needed again. */
+  /** A session without an SDK, the same for all who ask for it. */
+  rawSession() {
+    this.#raw ??= openLegacySession(this.server.direct);
+    return this.#raw;
+  }
+
+  /** Ends the sessions that were opened straight to the server and kept. */
   async endDirect() {
-    await Promise.all(LANGUAGES.map(language => this.clients[`legacy-${language}`].stop()));
+    const { direct } = this.server;
+    const job = { kind: 'close kept', server: direct, answers: {}, capabilities: {} };
+    await Promise.all(LANGUAGES.map(language => direct.keep && this.clients[`legacy-${language}`].run(job)));
+    const raw = await this.#raw;
+    this.#raw = undefined;
+    await raw?.close();
   }
 
   /** Ends everything whatever state it is in. */

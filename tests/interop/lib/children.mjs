@@ -31,6 +31,9 @@ export function holdfastBinary() {
 mkdirSync(RESULTS, { recursive: true });
 const reaper = spawn(process.execPath, [path.join(HERE, 'lib/reaper.mjs')], { stdio: ['pipe', 'ignore', 'ignore'], detached: true });
 reaper.unref();
+/** What all that this run has started may be known by; see marked.mjs. */
+export const RUN_MARK = `${process.pid}-${Date.now()}`;
+reaper.stdin.write(`=${RUN_MARK}\n`);
 reaper.stdin.unref?.();
 const running = new Set();
 process.on('exit', () => running.forEach(child => child.process.kill('SIGKILL')));

@@ -27,7 +27,10 @@ function comparableError({ code, message, data }) {
 }
 
 /** The questions, in an order that does not depend on which of several at once came first. */
-export const questions = asked => asked.map(comparableQuestion).sort((a, b) => (JSON.stringify(a) < JSON.stringify(b) ? -1 : 1));
+export const questions = asked => asked.map(comparableQuestion).sort((a, b) => (said(a) < said(b) ? -1 : 1));
+
+/** What a question is about, whatever order its members stand in. */
+const said = ({ method, params = {} }) => JSON.stringify([method, params.message, params.messages]);
 
 export function comparableQuestion({ method, params }) {
   if (method === 'roots/list') return { method };

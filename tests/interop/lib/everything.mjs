@@ -32,7 +32,7 @@ export function changes(bench) {
       ]);
       const { report } = await bench.through(language, listening, {});
       assert.deepEqual(outcome(report), outcome(truth));
-      assert.deepEqual(report.honoured.resourceSubscriptions, [COUNTER]);
+      assert.deepEqual(report.honoured, { toolsListChanged: true, resourceSubscriptions: [COUNTER] });
     });
 
   test('a resource that the server does not offer for subscription is left out of the acknowledgement', async () => {

@@ -6,7 +6,6 @@ import { test } from 'node:test';
 import { freshKey } from './bench.mjs';
 import { ANSWERS, ASKING, on, PLAIN } from './cases.mjs';
 import { comparableQuestion, outcome, questions, withoutKey } from './compare.mjs';
-import { openLegacySession } from './raw-legacy.mjs';
 import { memberText, modern, request } from './wire.mjs';
 import { makeAnswers } from './worker.mjs';
 
@@ -132,7 +131,7 @@ export function onceOnly(bench) {
   test('legs: a missing answer is asked again, a superfluous one is ignored', async () => {
     const both = { kind: 'tool', name: 'two_at_once', args: {} };
     const [, twoParams] = request(both, {});
-    const two = more => modern(bench.holdfast.url, method, { ...twoParams, ...more });
+    const two = more => modern(bench.patient.url, method, { ...twoParams, ...more });
     const first = assertInputRequired(await two({}));
     const green = { color: { action: 'accept', content: { color: 'green' } }, nonsense: { action: 'cancel' } };
     const second = assertInputRequired(await two({ inputResponses: green, requestState: first.requestState }));
@@ -152,8 +151,8 @@ export function sameBytes(bench) {
   for (const plain of on(bench.transport, PLAIN).filter(left))
     test(`bytes: ${plain.label}`, async () => {
       const [method, params] = request(plain, plain.args);
-      const session = await openLegacySession(bench.server.direct);
-      const truth = await session.call(method, params).finally(() => session.close());
+      const session = await bench.rawSession();
+      const truth = await session.call(method, params);
       const leg = await modern(bench.holdfast.url, method, params);
       if (truth.message.error) {
         assert.deepEqual(leg.message.error, truth.message.error);

@@ -60,6 +60,15 @@ export class Heard {
   }
 }
 
+const REPEATS_MAX = 100; // each is a round trip: far longer than a server needs to take in an answer
+
+/** Makes the call until its result has the word in it, if there is one; then gives the result as it is. */
+export async function repeated(until, call) {
+  let result = await call();
+  for (let again = 0; until && again < REPEATS_MAX && !JSON.stringify(result).includes(until); again += 1) result = await call();
+  return result;
+}
+
 /** Runs `calls` at the same time and gives their results in the same order. */
 export const burst = (calls, one) => Promise.all(calls.map(one));
 

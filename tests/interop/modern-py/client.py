@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "lib"))
-from worker import Answers, Heard, Job, Report, burst, plain, serve  # noqa: E402
+from worker import Answers, Heard, Job, Report, burst, plain, repeated, serve  # noqa: E402
 
 
 def callbacks(job: Job, report: Report, answers: Answers) -> dict[str, Any]:
@@ -94,7 +94,8 @@ async def run_kind(client: Client, job: Job, report: Report) -> Any:
         return await client.call_tool(call["name"], call["args"])
 
     match job["kind"]:
-        case "tool": return await client.call_tool(name, args, progress_callback=on_progress)
+        case "tool":
+            return await repeated(job.get("until"), lambda: client.call_tool(name, args, progress_callback=on_progress))
         case "prompt": return await client.get_prompt(name, args)
         case "resource": return await client.read_resource(name)
         case "tools": return await pages(client.list_tools, "tools")

@@ -2,7 +2,7 @@
 // Jobs come on standard input, reports go to standard output; see ../README.md.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
-import { burst, Heard, makeAnswers, serve } from '../lib/worker.mjs';
+import { burst, Heard, makeAnswers, repeated, serve } from '../lib/worker.mjs';
 
 // The SDK reports each round of questions as progress of its own making; only what the server sent counts here.
 const OWN_PROGRESS = /^Fulfilling input required by /;
@@ -28,7 +28,7 @@ function runKind(client, job, report) {
   // The SDK does not opt in to log messages by itself, and without this key none are sent.
   const _meta = job.logLevel ? { 'io.modelcontextprotocol/logLevel': job.logLevel } : undefined;
   switch (job.kind) {
-    case 'tool': return client.callTool({ name, arguments: args, _meta }, { onprogress });
+    case 'tool': return repeated(job.until, () => client.callTool({ name, arguments: args, _meta }, { onprogress }));
     case 'prompt': return client.getPrompt({ name, arguments: args, _meta });
     case 'resource': return client.readResource({ uri: name, _meta });
     case 'tools': return client.listTools();
