@@ -7,9 +7,9 @@ use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream};
 
 use super::{Transport, program};
 use crate::conversation::{ARGUMENTS, Tool};
@@ -34,7 +34,7 @@ enum Channel {
         posts: Connection,
         endpoint: String,
     },
-    WebSocket(Box<WebSocketStream<MaybeTlsStream<TcpStream>>>),
+    WebSocket(Box<WebSocketStream<TcpStream>>),
 }
 
 impl Client {
@@ -96,7 +96,9 @@ impl Channel {
                 request
                     .headers_mut()
                     .insert("sec-websocket-protocol", protocol);
-                let connected = tokio_tungstenite::connect_async(request).await;
+                let stream = TcpStream::connect(addr).await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let connected = tokio_tungstenite::client_async(request, stream).await;
                 Self::WebSocket(Box::new(connected.unwrap().0))
             }
         }

@@ -104,7 +104,7 @@ async fn a_listener_hears_of_changes() {
     desk.gateway.asked(&held).await;
     let change = desk.sent("change").await;
     // Which of the two is written first is nobody's concern.
-    let mut heard = vec![desk.gateway.next().await, desk.gateway.next().await];
+    let mut heard = [desk.gateway.next().await, desk.gateway.next().await];
     heard.sort_by_key(|message| message["method"].is_string());
     assert_eq!(heard[0]["id"], change.message()["id"]);
     assert_eq!(text_of(&heard[0]["result"]), "changed");
