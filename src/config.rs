@@ -138,6 +138,8 @@ pub struct Timers {
     pub subscribe_timeout: Duration,
     /// How long connecting to a server may take.
     pub connect_timeout: Duration,
+    /// How long a server over HTTP may take to begin its answer to a request, connecting included.
+    pub first_byte_timeout: Duration,
     /// How long a one-way message to a server may take to be accepted.
     pub send_timeout: Duration,
     /// How often a server over WebSocket is pinged. Silent from one ping to the next, it is gone.
@@ -197,6 +199,8 @@ impl Default for Timers {
             subscribe_timeout: Duration::from_secs(10),
             // A packet lost twice; a server that is farther away is not there.
             connect_timeout: Duration::from_secs(10),
+            // Servers that answer in JSON begin when the tool is done: as long as silence is borne.
+            first_byte_timeout: Duration::from_secs(300),
             // Servers accept before they act; arbitrary beyond that.
             send_timeout: Duration::from_secs(30),
             // Below what middleboxes bear of silence, and as often as servers themselves ping (uvicorn).
@@ -254,6 +258,8 @@ pub struct Limits {
     pub processes_max: usize,
     /// Sessions with a server that are open at once.
     pub sessions_max: usize,
+    /// Streams that are open on one HTTP/2 connection to a server at once.
+    pub upstream_streams_max: usize,
     /// Connections of clients at once.
     pub connections_max: usize,
     /// Subscriptions of clients at once.
@@ -285,6 +291,9 @@ impl Default for Limits {
             processes_max: 32,
             // As many as the usual limit of open files allows.
             sessions_max: 20_000,
+            // RFC 9113 recommends that servers allow no fewer than 100, and that is what most do; half of it leaves
+            // room for streams whose end the server has not heard of yet.
+            upstream_streams_max: 50,
             connections_max: 20_000,
             // Half of the connections: calls need some too.
             subscriptions_max: 10_000,

@@ -222,8 +222,10 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let transport = TransportLimits {
         connect_timeout: timers.connect_timeout,
         send_timeout: timers.send_timeout,
+        first_byte_timeout: timers.first_byte_timeout,
         ping_interval: timers.ping_interval,
         upstream_idle: timers.upstream_idle,
+        upstream_streams_max: limits.upstream_streams_max,
         message_bytes_max: limits.message_bytes_max,
     };
     let access = Arc::clone(&settings.backend.access);

@@ -47,8 +47,12 @@ pub struct TransportLimits {
     pub send_timeout: Duration,
     /// How often a server over WebSocket is pinged.
     pub ping_interval: Duration,
+    /// How long a server may take to begin its answer to a request.
+    pub first_byte_timeout: Duration,
     /// How long an idle connection is kept.
     pub upstream_idle: Duration,
+    /// Streams that are open on one HTTP/2 connection at once.
+    pub upstream_streams_max: usize,
     /// The largest message of the server.
     pub message_bytes_max: usize,
 }
@@ -68,7 +72,7 @@ pub(super) struct HttpClient {
 enum Clients {
     /// Without TLS there is no HTTP/2: each request has a connection for itself.
     Plain(Box<Client<Connector, Outbound>>),
-    Tls(Lanes),
+    Tls(Box<Lanes>),
 }
 
 impl HttpClient {
@@ -82,19 +86,37 @@ impl HttpClient {
     }
 
     /// Sends a request; the response is what comes back, whatever it is.
-    pub(super) fn request(&self, mut request: Request<Outbound>) -> Responding {
+    pub(super) fn request(&self, request: Request<Outbound>) -> Responding {
+        let request = self.with_own_headers(request);
+        match self.clients() {
+            Clients::Plain(client) => Responding::on_its_own(client.request(request)),
+            Clients::Tls(lanes) => lanes.request(request, || self.client()),
+        }
+    }
+
+    /// Sends a one-way message, which is accepted at once.
+    pub(super) fn message(&self, request: Request<Outbound>) -> Responding {
+        let request = self.with_own_headers(request);
+        match self.clients() {
+            Clients::Plain(client) => Responding::on_its_own(client.request(request)),
+            Clients::Tls(lanes) => lanes.message(request),
+        }
+    }
+
+    fn with_own_headers(&self, mut request: Request<Outbound>) -> Request<Outbound> {
         let headers = request.headers_mut();
         for (name, value) in &self.access.headers {
             headers.insert(name, value.clone());
         }
-        let clients = self.clients.get_or(|| match &self.access.tls {
+        request
+    }
+
+    fn clients(&self) -> &Clients {
+        let streams_max = self.limits.upstream_streams_max;
+        self.clients.get_or(|| match &self.access.tls {
             None => Clients::Plain(Box::new(self.client())),
-            Some(_) => Clients::Tls(Lanes::default()),
-        });
-        match clients {
-            Clients::Plain(client) => Responding::on_its_own(client.request(request)),
-            Clients::Tls(lanes) => lanes.request(request, || self.client()),
-        }
+            Some(_) => Clients::Tls(Box::new(Lanes::new(streams_max, self.client()))),
+        })
     }
 
     fn client(&self) -> Client<Connector, Outbound> {

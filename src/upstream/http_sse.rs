@@ -146,7 +146,7 @@ impl Posts {
 
 impl Way for Posts {
     fn send(&self, message: Bytes, departure: Arc<Departure>) -> Sending {
-        let posted = self.server.http.request(self.post(message, departure));
+        let posted = self.server.http.message(self.post(message, departure));
         let standing = self.standing;
         Box::pin(async move {
             let response = posted.await.map_err(request_error)?;

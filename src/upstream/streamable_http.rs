@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use tokio::time::Instant;
 
 use super::error::UpstreamError;
 use super::http::{EventStream, HttpClient, Outbound, SessionHeaders, Standing, bare};
@@ -91,11 +92,15 @@ impl StreamableSession {
         request.headers_mut().extend(headers);
         let departure = Arc::clone(&request.body().departure);
         let http = &self.server.http;
+        let begins_by = Instant::now() + http.limits.first_byte_timeout;
         let state = if attribution.is_open {
-            State::Waiting(http.request(request))
+            State::Waiting {
+                response: http.request(request),
+                begins_by,
+            }
         } else {
             // Nothing has run yet: this is when a server may lead elsewhere.
-            State::Opening(Opening::new(Arc::clone(&self.server), request))
+            State::Opening(Opening::new(Arc::clone(&self.server), request, begins_by))
         };
         Exchange {
             state,
@@ -112,7 +117,7 @@ impl StreamableSession {
     pub(super) async fn send(&self, body: Bytes) -> Result<(), UpstreamError> {
         let attribution = self.attribution();
         let http = &self.server.http;
-        let response = http.request(self.post(&attribution, body));
+        let response = http.message(self.post(&attribution, body));
         let response = http.in_time(response).await?;
         let refusal = attribution
             .standing()
@@ -148,7 +153,7 @@ impl StreamableSession {
 
     async fn delete(&self) -> Result<(), UpstreamError> {
         let http = &self.server.http;
-        let response = http.request(self.bare(Method::DELETE, &self.attribution(), Bytes::new()));
+        let response = http.message(self.bare(Method::DELETE, &self.attribution(), Bytes::new()));
         match http.in_time(response).await?.status() {
             status if status.is_success() => Ok(()),
             StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_FOUND => Ok(()),

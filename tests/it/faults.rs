@@ -369,6 +369,24 @@ async fn a_challenge_goes_through() {
     stage.ends().await;
 }
 
+/// Whoever knows that a server begins to answer at once need not wait for its silence.
+#[tokio::test]
+async fn a_server_that_does_not_begin_its_answer() {
+    let stage = Stage::with(|config| config.timer("first_byte_timeout", "300ms")).await;
+    let gate = Gate::default();
+    let script_gate = gate.clone();
+    stage.puppet.tool("thinks", move |_| {
+        let gate = script_gate.clone();
+        async move {
+            gate.passed().await;
+            Ending::text("thought")
+        }
+    });
+    stage.client.call("thinks").await.lost(true);
+    stage.cancelled(1).await;
+    stage.ends().await;
+}
+
 /// A slow head is no stall of the client: the reply comes when the server has made up its mind.
 #[tokio::test]
 async fn a_server_that_thinks_first() {

@@ -7,7 +7,7 @@ use crate::support::client::Client;
 use crate::support::gateway::Config;
 use crate::support::puppet::{Manner, Puppet};
 use crate::support::stage::usual;
-use crate::support::tls::{Authority, Front, TlsFront};
+use crate::support::tls::{Authority, FEW_STREAMS, Front, TlsFront};
 use crate::support::{accept, nothing_is_left, text_of};
 
 /// A puppet with the usual tools behind TLS.
@@ -66,6 +66,53 @@ async fn held_calls_do_not_block_their_answers_over_http2() {
     }
     assert_eq!(front.protocols(), ["h2"]);
     assert!(front.connections() < HELD, "{}", front.connections());
+    nothing_is_left(&gateway, &puppet).await;
+}
+
+/// The same before a server that allows few streams and does not say so beforehand: what waits are further calls, each
+/// for so long, and not the answers.
+#[tokio::test]
+async fn few_streams_of_a_connection_keep_no_answer_from_its_server() {
+    let (puppet, authority, front) = behind(Front::NarrowHttp2).await;
+    let config = config(&front, &authority).top("threads", "1");
+    let gateway = config.timer("initialize_timeout", "500ms").start().await;
+    let client = Client::of(&gateway);
+    let mut held = Vec::new();
+    // Each has a call's stream and a general one.
+    for _ in 0..FEW_STREAMS / 2 {
+        let request = client.tool("name", json!({}));
+        let asked = request.send().await.asked();
+        held.push((request, asked));
+    }
+    client.call("echo").await.lost(false);
+    for (request, asked) in &held {
+        let answer = accept(json!({"name": "Ada"}));
+        let reply = request.answer(asked, answer).send().await;
+        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    }
+    assert_eq!(text_of(client.call("echo").await.result()), "{}");
+    nothing_is_left(&gateway, &puppet).await;
+}
+
+/// Who knows how many the server allows can say so; then nobody waits.
+#[tokio::test]
+async fn the_streams_of_a_connection_can_be_bounded() {
+    let (puppet, authority, front) = behind(Front::NarrowHttp2).await;
+    let config = config(&front, &authority).top("threads", "1");
+    let config = config.limit("upstream_streams_max", FEW_STREAMS as usize);
+    let gateway = config.start().await;
+    let client = Client::of(&gateway);
+    let mut held = Vec::new();
+    for _ in 0..3 * FEW_STREAMS {
+        let request = client.tool("name", json!({}));
+        let asked = request.send().await.asked();
+        held.push((request, asked));
+    }
+    for (request, asked) in &held {
+        let answer = accept(json!({"name": "Ada"}));
+        let reply = request.answer(asked, answer).send().await;
+        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    }
     nothing_is_left(&gateway, &puppet).await;
 }
 

@@ -3,7 +3,8 @@
 //! The client of `hyper-util` puts all HTTP/2 streams to a server on one connection, and a server bounds how many of
 //! them may be open. Held calls keep theirs for as long as a person thinks: at the bound, not even their answers
 //! could go up. So each lane is a client with a connection of its own, and carries a counted part of what the server
-//! allows. Over HTTP/1.1 a lane is a pool of connections like any other.
+//! allows; and what is answered at once has a lane to itself, where nothing waits for a person. Over HTTP/1.1 a lane is
+//! a pool of connections like any other.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -20,13 +21,15 @@ use hyper_util::client::legacy::{Client, Error, ResponseFuture};
 use super::Outbound;
 use super::connector::Connector;
 
-/// Streams that are open on a lane at once. RFC 9113 recommends that servers allow no fewer than 100, and that is what
-/// most do; half of it leaves room for streams whose end the server has not heard of yet.
-const STREAMS_MAX: usize = 50;
-
 /// The lanes of one thread to one server.
-#[derive(Debug, Default)]
-pub(super) struct Lanes(RefCell<Vec<Lane>>);
+#[derive(Debug)]
+pub(super) struct Lanes {
+    /// Streams that are open on a lane at once.
+    streams_max: usize,
+    lanes: RefCell<Vec<Lane>>,
+    /// For one-way messages.
+    brief: Client<Connector, Outbound>,
+}
 
 /// One client. Lanes are never taken down: there are as many as were needed at once, and idle ones have no connection.
 #[derive(Debug)]
@@ -47,8 +50,8 @@ impl Drop for Slot {
 
 impl Lane {
     /// Room for one more stream, if there is any. Its thread alone takes some, so nothing changes between look and count.
-    fn slot(&self) -> Option<Slot> {
-        if self.streams.load(Ordering::Relaxed) >= STREAMS_MAX {
+    fn slot(&self, streams_max: usize) -> Option<Slot> {
+        if self.streams.load(Ordering::Relaxed) >= streams_max {
             return None;
         }
         self.streams.fetch_add(1, Ordering::Relaxed);
@@ -57,15 +60,28 @@ impl Lane {
 }
 
 impl Lanes {
+    pub(super) fn new(streams_max: usize, brief: Client<Connector, Outbound>) -> Self {
+        Self {
+            streams_max,
+            lanes: RefCell::default(),
+            brief,
+        }
+    }
+
+    /// Sends what is answered at once.
+    pub(super) fn message(&self, request: Request<Outbound>) -> Responding {
+        Responding::on_its_own(self.brief.request(request))
+    }
+
     /// Sends a request on the first lane with room, or on a new one.
     pub(super) fn request(
         &self,
         request: Request<Outbound>,
         client: impl FnOnce() -> Client<Connector, Outbound>,
     ) -> Responding {
-        let mut lanes = self.0.borrow_mut();
+        let mut lanes = self.lanes.borrow_mut();
         for lane in lanes.iter() {
-            if let Some(slot) = lane.slot() {
+            if let Some(slot) = lane.slot(self.streams_max) {
                 return Responding {
                     response: lane.client.request(request),
                     slot: Some(slot),
@@ -90,7 +106,7 @@ pub(in crate::upstream) struct Responding {
 }
 
 impl Responding {
-    /// One that needs no slot: over HTTP/1.1 each has a connection for itself.
+    /// One that needs no slot: over HTTP/1.1 each has a connection for itself, and one-way messages keep no stream.
     pub(super) fn on_its_own(response: ResponseFuture) -> Self {
         Self {
             response,

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Request, Response, Uri};
 use http_body_util::BodyExt;
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Standing, StreamableHttp};
 use crate::upstream::UpstreamError;
@@ -36,7 +38,11 @@ pub struct Exchange {
 
 #[derive(Debug)]
 pub(super) enum State {
-    Waiting(Responding),
+    Waiting {
+        response: Responding,
+        /// When the server has to have begun its answer.
+        begins_by: Instant,
+    },
     /// The same for a request that follows redirects.
     Opening(Opening),
     /// A whole JSON body; `error` is what it means if it turns out to hold no message.
@@ -53,17 +59,31 @@ pub(super) enum State {
 /// A request that follows redirects, on its way.
 pub(super) struct Opening(Pin<Box<dyn Future<Output = Opened> + Send + Sync>>);
 
-type Opened = Result<(Response<Inbound>, Uri), UpstreamError>;
+type Opened = Result<Result<(Response<Inbound>, Uri), UpstreamError>, Elapsed>;
 
 impl Opening {
-    pub(super) fn new(server: Arc<StreamableHttp>, request: Request<Outbound>) -> Self {
-        Self(Box::pin(async move { follow(&server.http, request).await }))
+    pub(super) fn new(
+        server: Arc<StreamableHttp>,
+        request: Request<Outbound>,
+        begins_by: Instant,
+    ) -> Self {
+        Self(Box::pin(async move {
+            timeout_at(begins_by, follow(&server.http, request)).await
+        }))
     }
 }
 
 impl fmt::Debug for Opening {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Opening(..)")
+    }
+}
+
+/// A request that waits for a free stream of an HTTP/2 connection would still go once there is one: a session could be
+/// opened that nobody knows of.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.departure.give_up();
     }
 }
 
@@ -78,7 +98,7 @@ impl Exchange {
     pub async fn next_message(&mut self) -> Result<Option<Bytes>, UpstreamError> {
         loop {
             match &mut self.state {
-                State::Waiting(_) | State::Opening(_) => self.answered().await?,
+                State::Waiting { .. } | State::Opening(_) => self.answered().await?,
                 State::Json {
                     body,
                     read,
@@ -129,16 +149,32 @@ impl Exchange {
     /// # Errors
     /// When the answer will not come.
     pub async fn answered(&mut self) -> Result<(), UpstreamError> {
-        let response = match &mut self.state {
-            State::Waiting(response) => response.await.map_err(request_error),
-            State::Opening(opening) => (&mut opening.0).await.map(|(response, place)| {
-                self.place = Some(Box::new(place));
-                response
+        let begun = match &mut self.state {
+            State::Waiting {
+                response,
+                begins_by,
+            } => {
+                let response = timeout_at(*begins_by, response).await;
+                response.map(|response| response.map_err(request_error))
+            }
+            State::Opening(opening) => (&mut opening.0).await.map(|opened| {
+                opened.map(|(response, place)| {
+                    self.place = Some(Box::new(place));
+                    response
+                })
             }),
             State::Json { .. } | State::Events(_) | State::Done => return Ok(()),
         };
+        let begun = begun.unwrap_or_else(|late| {
+            Err(if self.departure.give_up() {
+                UpstreamError::Timeout
+            } else {
+                // Not even a connection, or a stream of one, was to be had.
+                UpstreamError::Connect(late.into())
+            })
+        });
         self.state = State::Done;
-        self.state = self.opened(response?)?;
+        self.state = self.opened(begun?)?;
         Ok(())
     }
 

@@ -22,8 +22,9 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-/// How many streams a server allows on one HTTP/2 connection: what RFC 9113 recommends as the least.
+/// How many streams a server allows on one HTTP/2 connection: what RFC 9113 recommends as the least, and a narrow one.
 const STREAMS_MAX: u32 = 100;
+pub(crate) const FEW_STREAMS: u32 = 4;
 
 /// Somebody who signs certificates.
 pub(crate) struct Authority {
@@ -77,6 +78,8 @@ pub(crate) enum Front {
     Http1,
     /// HTTP/2 and HTTP/1.1, to anybody.
     Http2,
+    /// The same, with few streams on a connection.
+    NarrowHttp2,
     /// HTTP/1.1, to those whom the authority knows.
     Known,
 }
@@ -110,7 +113,13 @@ impl TlsFront {
         tasks.clone().spawn(async move {
             let accepting = async {
                 while let Ok((stream, _)) = listener.accept().await {
-                    let serving = serve(stream, acceptor.clone(), target, Arc::clone(&counted));
+                    let serving = serve(
+                        stream,
+                        acceptor.clone(),
+                        target,
+                        Arc::clone(&counted),
+                        front,
+                    );
                     tasks.spawn(ended.clone().run_until_cancelled_owned(serving));
                 }
             };
@@ -153,7 +162,7 @@ fn server_config(authority: &Authority, front: Front) -> ServerConfig {
         .with_safe_default_protocol_versions()
         .unwrap();
     let config = match front {
-        Front::Http1 | Front::Http2 => config.with_no_client_auth(),
+        Front::Http1 | Front::Http2 | Front::NarrowHttp2 => config.with_no_client_auth(),
         Front::Known => config.with_client_cert_verifier(
             WebPkiClientVerifier::builder_with_provider(authority.roots(), provider)
                 .build()
@@ -164,7 +173,7 @@ fn server_config(authority: &Authority, front: Front) -> ServerConfig {
     let key = PrivateKeyDer::from_pem_file(key).unwrap();
     let mut config = config.with_single_cert(chain, key).unwrap();
     config.alpn_protocols = match front {
-        Front::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        Front::Http2 | Front::NarrowHttp2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         Front::Http1 | Front::Known => vec![b"http/1.1".to_vec()],
     };
     config
@@ -177,7 +186,13 @@ fn certificates(path: &Path) -> Vec<rustls::pki_types::CertificateDer<'static>> 
         .collect()
 }
 
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, target: SocketAddr, seen: Arc<Seen>) {
+async fn serve(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    target: SocketAddr,
+    seen: Arc<Seen>,
+    front: Front,
+) {
     let _ = stream.set_nodelay(true);
     let Ok(mut stream) = acceptor.accept(stream).await else {
         return;
@@ -187,7 +202,11 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, target: SocketAddr, see
     seen.connections.fetch_add(1, Ordering::Relaxed);
     seen.protocols.lock().unwrap().push(protocol.clone());
     if protocol == "h2" {
-        return pass_on(stream, target).await;
+        let streams_max = match front {
+            Front::NarrowHttp2 => FEW_STREAMS,
+            _ => STREAMS_MAX,
+        };
+        return pass_on(stream, target, streams_max).await;
     }
     if let Ok(mut behind) = TcpStream::connect(target).await {
         let _ = tokio::io::copy_bidirectional(&mut stream, &mut behind).await;
@@ -195,7 +214,7 @@ async fn serve(stream: TcpStream, acceptor: TlsAcceptor, target: SocketAddr, see
 }
 
 /// Passes the requests of an HTTP/2 connection on, one by one.
-async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr) {
+async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr, streams_max: u32) {
     let client: Client<HttpConnector, Incoming> =
         Client::builder(TokioExecutor::new()).build_http();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -210,7 +229,7 @@ async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr) {
         }
     });
     let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .max_concurrent_streams(STREAMS_MAX)
+        .max_concurrent_streams(streams_max)
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
