@@ -169,6 +169,13 @@ impl Exchange {
         }
     }
 
+    /// The server has shown on another way that it is at work: when it begins its answer is its own affair.
+    pub fn heard_of_server(&mut self) {
+        if let Self::Http(exchange) = self {
+            exchange.heard_of_server();
+        }
+    }
+
     /// Waits until a later message cannot overtake the request: over HTTP until the server has begun to answer, else
     /// until it went up. Cancel-safe.
     ///

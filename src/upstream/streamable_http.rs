@@ -96,7 +96,7 @@ impl StreamableSession {
         let state = if attribution.is_open {
             State::Waiting {
                 response: http.request(request),
-                begins_by,
+                begins_by: Some(begins_by),
             }
         } else {
             // Nothing has run yet: this is when a server may lead elsewhere.

@@ -387,6 +387,19 @@ async fn a_server_that_does_not_begin_its_answer() {
     stage.ends().await;
 }
 
+/// A server that asks on its general stream is at work, and then a person is.
+#[tokio::test]
+async fn a_server_that_asks_before_it_begins_its_answer() {
+    let stage = Stage::with(|config| config.timer("first_byte_timeout", "300ms")).await;
+    let request = stage.client.tool("generally", json!({}));
+    let asked = request.send().await.asked();
+    // Only time can show that it does not count.
+    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+    let reply = request.answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    stage.ends().await;
+}
+
 /// A slow head is no stall of the client: the reply comes when the server has made up its mind.
 #[tokio::test]
 async fn a_server_that_thinks_first() {

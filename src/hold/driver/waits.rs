@@ -51,7 +51,12 @@ impl<'a> Inputs<'a> {
             Some(sent) = maybe(self.sending.as_mut()) => Happened::Sent(sent),
             Some(leased) = maybe(self.leasing.as_mut()) => Happened::Leased(leased),
             happened = next_message(&mut self.exchange) => happened,
-            happened = general_message(&mut self.session) => happened,
+            happened = general_message(&mut self.session) => {
+                if let Some(exchange) = &mut self.exchange {
+                    exchange.heard_of_server();
+                }
+                happened
+            }
         }
     }
 }

@@ -40,8 +40,8 @@ pub struct Exchange {
 pub(super) enum State {
     Waiting {
         response: Responding,
-        /// When the server has to have begun its answer.
-        begins_by: Instant,
+        /// When the server has to have begun its answer, unless it showed otherwise that it is at work.
+        begins_by: Option<Instant>,
     },
     /// The same for a request that follows redirects.
     Opening(Opening),
@@ -144,6 +144,13 @@ impl Exchange {
         self.has_bad_moment
     }
 
+    /// See [`super::super::Exchange::heard_of_server`].
+    pub fn heard_of_server(&mut self) {
+        if let State::Waiting { begins_by, .. } = &mut self.state {
+            *begins_by = None;
+        }
+    }
+
     /// Waits until the server has begun to answer: from then on it knows the request. Cancel-safe.
     ///
     /// # Errors
@@ -154,7 +161,10 @@ impl Exchange {
                 response,
                 begins_by,
             } => {
-                let response = timeout_at(*begins_by, response).await;
+                let response = match begins_by {
+                    Some(begins_by) => timeout_at(*begins_by, response).await,
+                    None => Ok(response.await),
+                };
                 response.map(|response| response.map_err(request_error))
             }
             State::Opening(opening) => (&mut opening.0).await.map(|opened| {
