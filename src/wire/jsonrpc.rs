@@ -22,7 +22,7 @@ pub const ID_BYTES_MAX: usize = 256;
 pub struct ClientId(Box<str>);
 
 /// The id holdfast gives a request it sends to a legacy server; unique within a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamId(pub u64);
 
 /// The id a legacy server gave a request of its own: raw JSON, echoed byte for byte.

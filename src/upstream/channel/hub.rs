@@ -28,8 +28,8 @@ struct State {
     waiting: HashMap<UpstreamId, Waiting>,
     /// The request that gets what no id ties to another.
     claimant: Option<UpstreamId>,
-    /// The newest id that went up: what is not above it was ours once.
-    newest: UpstreamId,
+    /// The first and the newest id that went up, if any did: what is between them may have been ours once.
+    given: Option<(UpstreamId, UpstreamId)>,
     general: Option<mpsc::Sender<Bytes>>,
     end: Option<Arc<ChannelEnd>>,
 }
@@ -48,7 +48,7 @@ impl Hub {
         let state = State {
             waiting: HashMap::new(),
             claimant: None,
-            newest: UpstreamId(0),
+            given: None,
             general: Some(general),
             end: None,
         };
@@ -66,7 +66,8 @@ impl Hub {
         }
         let (arriving, arriving_out) = mpsc::channel(ARRIVING_MAX);
         state.waiting.insert(id, Waiting { arriving, claim });
-        state.newest = UpstreamId(state.newest.0.max(id.0));
+        let (first, newest) = state.given.unwrap_or((id, id));
+        state.given = Some((first.min(id), newest.max(id)));
         if claim == Claim::All {
             state.claimant = Some(id);
         }
@@ -153,7 +154,11 @@ impl State {
     /// that waits, unless it may belong to an older one that was given up.
     fn refused(&mut self, id: Option<&RawValue>) -> Option<mpsc::Sender<Bytes>> {
         let id = id.and_then(UpstreamId::of);
-        if let Some(id) = id.filter(|id| id.0 <= self.newest.0) {
+        let was_given = |id: &UpstreamId| {
+            self.given
+                .is_some_and(|(first, newest)| (first..=newest).contains(id))
+        };
+        if let Some(id) = id.filter(was_given) {
             return self.leave(id);
         }
         self.leave(self.only()?)

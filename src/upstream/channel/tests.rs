@@ -96,7 +96,7 @@ async fn an_error_under_a_wrong_id_is_the_answer_of_the_only_request_that_waits(
     let error = |id: &str| {
         format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32601,"message":"no"}}}}"#)
     };
-    for id in ["null", "\"server-error\"", "99"] {
+    for id in ["null", "\"server-error\"", "99", "0", "1"] {
         let bench = bench();
         let mut only = bench.request(7, Claim::Own);
         bench.arrives(&error(id)).await;
