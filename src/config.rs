@@ -77,7 +77,7 @@ pub struct BackendSettings {
 }
 
 /// A legacy server.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub enum Legacy {
     /// At a URL, over HTTP.
     Http(Uri),
@@ -87,13 +87,25 @@ pub enum Legacy {
     Program(Program),
 }
 
-/// As it may be shown: without arguments and environment, which may be secrets.
+/// As it may be shown: without query, arguments and environment, which may be secrets.
 impl fmt::Display for Legacy {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Http(uri) | Self::WebSocket(uri) => uri.fmt(formatter),
+            Self::Http(uri) | Self::WebSocket(uri) => {
+                let (scheme, authority) = (uri.scheme_str(), uri.authority());
+                if let (Some(scheme), Some(authority)) = (scheme, authority) {
+                    write!(formatter, "{scheme}://{authority}")?;
+                }
+                formatter.write_str(uri.path())
+            }
             Self::Program(program) => program.fmt(formatter),
         }
+    }
+}
+
+impl fmt::Debug for Legacy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
     }
 }
 

@@ -259,7 +259,7 @@ impl Gateway {
                 principal,
                 capabilities: admitted.capabilities.clone(),
             },
-            credentials: credentials.cloned(),
+            credentials: credentials.cloned().map(sensitive),
             isolated: is_anonymous && self.anonymous == Anonymous::Isolated,
         })
     }
@@ -339,6 +339,12 @@ fn only<'h>(
             format!("header {name} is given twice"),
         ))),
     }
+}
+
+/// A caller's credentials, which no log may show.
+fn sensitive(mut credentials: HeaderValue) -> HeaderValue {
+    credentials.set_sensitive(true);
+    credentials
 }
 
 fn unusable(why: Unusable) -> Reply {

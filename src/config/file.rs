@@ -1,5 +1,6 @@
 //! The file form of the configuration: strict TOML, and its way into settings.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -45,9 +46,19 @@ fn form(text: &str) -> Result<File, ConfigError> {
             path: None,
             line: before.matches('\n').count() + 1,
             column: before.chars().rev().take_while(|c| *c != '\n').count() + 1,
-            why: error.message().trim().replace('\n', " "),
+            why: unquoted(error.message()).trim().replace('\n', " "),
         }
     })
+}
+
+/// A message without the text that it finds to be of the wrong type: a key, or a token, that stands where a list or a
+/// table of them is wanted must not be shown.
+fn unquoted(message: &str) -> Cow<'_, str> {
+    let parts = message.split_once("string \"").and_then(|(before, rest)| {
+        let (_, after) = rest.rsplit_once('"')?;
+        Some(format!("{before}string{after}"))
+    });
+    parts.map_or(Cow::Borrowed(message), Cow::Owned)
 }
 
 /// Settings for one backend with everything else at its default.

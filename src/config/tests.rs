@@ -85,6 +85,24 @@ fn wrong_configurations_are_refused_whole() {
     }
 }
 
+/// What is wrong may be a secret that stands in the wrong place.
+#[test]
+fn no_secret_is_shown() {
+    for text in [
+        "keys = \"c2VjcmV0 \\\"or so\"",
+        "[[backend]]\nlegacy = \"http://a/\"\nheaders = \"X-Api-Key: c2VjcmV0\"",
+        "[[backend]]\ncommand = \"c2VjcmV0\"",
+        "[[backend]]\ncommand = [\"a\"]\nenv = [\"c2VjcmV0\"]",
+        "[[backend]]\nlegacy = \"http://a/\"\nheaders = { A = \"c2VjcmV0\\u0000\" }",
+    ] {
+        let refused = parse(text).unwrap_err().to_string();
+        assert!(!refused.contains("c2VjcmV0"), "{text}: {refused}");
+    }
+    let settings = parse("[[backend]]\nlegacy = \"http://a/b?key=c2VjcmV0\"").unwrap();
+    assert_eq!(settings.backend.legacy.to_string(), "http://a/b");
+    assert!(!format!("{settings:?}").contains("c2VjcmV0"));
+}
+
 #[test]
 fn lists_are_remembered_for_some_time_or_not_at_all() {
     let text = "[[backend]]\nlegacy = \"http://a/\"\ncache_lists = true\n";

@@ -40,7 +40,11 @@ pub(in crate::upstream) async fn follow(
         }
         let place = target(next.uri(), response.headers())?;
         left = left.checked_sub(1).ok_or(Unfollowed::TooOften)?;
-        tracing::debug!(from = %next.uri(), to = %place, "a redirect is followed");
+        tracing::debug!(
+            from = next.uri().path(),
+            to = place.path(),
+            "a redirect is followed"
+        );
         *next.uri_mut() = place;
         request = next;
     }
