@@ -51,7 +51,7 @@ pub(crate) async fn medians(sizes: &Sizes, variants: &[Variant<'_>]) -> Vec<Row>
         .map(|(variant, samples)| Row::of(variant.name, samples))
         .collect();
     println!(
-        "\n{:<20}{:>10}{:>11}{:>11}{:>13}{:>17}",
+        "\n{:<20}{:>10}{:>11}{:>11}{:>13}{:>18}",
         "medians", "calls/s", "p50 µs", "p99 µs", "CPU µs/call", "upstream CPU µs"
     );
     for row in &medians {
@@ -153,7 +153,7 @@ impl Row {
             upstream_cpu,
         } = self;
         println!(
-            "{name:<24}{per_second:>10.0}{p50:>11.0}{p99:>11.0}{cpu:>12.1}{upstream_cpu:>15.1}"
+            "{name:<20}{per_second:>10.0}{p50:>11.0}{p99:>11.0}{cpu:>13.1}{upstream_cpu:>18.1}"
         );
     }
 }

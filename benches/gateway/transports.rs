@@ -10,6 +10,15 @@ use super::tables::{Row, medians};
 /// Clients at once: each has a session, over standard streams a process, in the direct way and behind the gateway.
 const CLIENTS: usize = 8;
 
+/// The same while calls are held, see `tables.rs`: as many as keep the machine busy, or as many processes as the gateway
+/// starts, which then pays for falling asleep and waking up.
+const fn held_at_once(transport: Transport) -> usize {
+    match transport {
+        Transport::Stdio => 32,
+        Transport::HttpSse(_) | Transport::WebSocket(_) => 24 * CLIENTS,
+    }
+}
+
 /// What a transport is called, and its four variants.
 type Names = (&'static str, [&'static str; 4]);
 
@@ -58,7 +67,11 @@ pub(crate) async fn calls(sizes: &Sizes) {
                 false => Way::Http(Era::Modern, gateway.addr),
             },
             tool,
-            clients: CLIENTS,
+            clients: if tool == Tool::Asking {
+                held_at_once(transport)
+            } else {
+                CLIENTS
+            },
             between: (!is_direct).then_some(&gateway.process),
             upstream,
         };

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io::{BufRead, Write};
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -95,14 +94,14 @@ pub(crate) async fn serve_sockets() {
                 tasks.spawn(serve_http(stream, Arc::clone(&sessions)));
             }
             accepted = websocket.accept() => {
-                let (stream, peer) = accepted.unwrap();
-                tasks.spawn(serve_websocket(stream, peer));
+                let (stream, _) = accepted.unwrap();
+                tasks.spawn(serve_websocket(stream));
             }
         }
     }
 }
 
-async fn serve_websocket(stream: TcpStream, _peer: SocketAddr) {
+async fn serve_websocket(stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     #[expect(clippy::result_large_err, reason = "the library's own type")]
     let agree = |request: &handshake::Request, mut response: handshake::Response| {
