@@ -1,7 +1,7 @@
 //! Opening a legacy session: `initialize`, `notifications/initialized`, over the transport that the server speaks.
 //!
 //! Of a server at an `http://` URL only trying shows whether it speaks Streamable HTTP, HTTP+SSE or no legacy revision at
-//! all. What is evidence for that, and what is not (silence, 401, 403, 5xx), stands in docs/mapping.md.
+//! all. What is evidence for that, and what is not (silence, 401, 403, 5xx), stands in README.md.
 //! Spec: 2025-11-25 basic/lifecycle, "Initialization" and "Version Negotiation"; basic/transports, "Backwards
 //! Compatibility".
 
