@@ -31,6 +31,8 @@ const benches = [
   ['ts-stdio', 'ts', 'stdio', [], everything],
   ['py-stdio', 'py', 'stdio', [], everything],
   ['ts-sse', 'ts', 'sse', [], everything],
+  ['py-sse', 'py', 'sse', [], everything],
+  ['py-websocket', 'py', 'websocket', [], everything],
   ['ts-sse+early-roots', 'ts', 'sse', ['--ask-roots-early'], early],
   ['ts-stdio+early-roots', 'ts', 'stdio', ['--ask-roots-early'], early]
 ];

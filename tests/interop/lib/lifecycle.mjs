@@ -22,10 +22,8 @@ export function disconnects(bench) {
 
 export function earlyRoots(bench) {
   const early = { kind: 'tool', name: 'early_roots', args: {} };
-  // Without a general stream to wait for, the call that opened the session may go up before the roots are asked for.
-  const options = bench.transport === 'http' ? {} : { todo: 'what is asked while the first call starts may be refused' };
   for (const language of LANGUAGES)
-    test(`${language} client: roots asked for outside of any call are asked in the next one`, options, async () => {
+    test(`${language} client: roots asked for outside of any call are asked in the next one`, async () => {
       const truth = await bench.truth(language, early, {});
       const { report } = await bench.through(language, early, {});
       assert.match(truth.result.content[0].text, /^early roots: file:/);
