@@ -1,7 +1,7 @@
 //! stdio: the server is a program that this one starts, each session a process of it.
 //!
-//! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON object (banners)
-//! are logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
+//! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON (banners) are
+//! logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
 //! told, and the next one is started after a pause that grows while processes do not last. One that is not needed any
 //! more was good: pauses begin anew. It has its input closed; if that does not end it, it is asked (SIGTERM) and then made
 //! to (SIGKILL), with everything that it started and that stayed in its process group.

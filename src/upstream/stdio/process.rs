@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
@@ -135,8 +136,8 @@ async fn read(stdout: &mut ChildStdout, hub: &Hub, backend: &str, bytes_max: usi
     loop {
         while let Some(line) = lines.next_line() {
             match line {
-                // What is no object is no message: servers greet, and libraries of theirs print.
-                Line::Whole(line) if line.first() != Some(&b'{') && line.first() != Some(&b'[') => {
+                // Servers greet, and libraries of theirs print.
+                Line::Whole(line) if !may_be_message(&line) => {
                     let text = String::from_utf8_lossy(&line[..line.len().min(LOGGED_BYTES_MAX)]);
                     tracing::debug!(backend, %text, "a line of the server that is no message is skipped");
                 }
@@ -150,6 +151,11 @@ async fn read(stdout: &mut ChildStdout, hub: &Hub, backend: &str, bytes_max: usi
             Err(error) => return ChannelEnd::Broken(error.into()),
         }
     }
+}
+
+/// Whether it is JSON and not a mere value: `[INFO]` begins many a line of a log.
+fn may_be_message(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b'{' | b'[')) && serde_json::from_slice::<&RawValue>(line).is_ok()
 }
 
 async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Result<usize> {

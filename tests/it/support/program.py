@@ -148,7 +148,8 @@ print("started", time.monotonic_ns() // 1_000_000, file=sys.stderr, flush=True)
 if os.path.exists(GIVEN.get("fails-while", "")):
     sys.exit(1)
 if "banner" in MANNERS:
-    say("Welcome to the program, version 1\n")
+    for line in ("Welcome to the program, version 1", "", "[INFO] it is up", "{not json", '{"level":"info","msg":"up"}', "[1, 2]"):
+        say(line)
 if "stubborn" in MANNERS:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "offspring" in MANNERS:
