@@ -294,6 +294,24 @@ async fn a_process_that_reads_no_more_is_replaced() {
     assert_eq!(gateway.terminate().await, 0);
 }
 
+/// Its place is free when nothing of it is left.
+#[tokio::test]
+async fn no_process_is_started_beside_one_that_is_about_to_end() {
+    let (gateway, client) = stage(&["stubborn"], |config| {
+        config
+            .limit("processes_max", 1)
+            .timer("session_idle", "60s")
+            .timer("stop_grace", "1s")
+    })
+    .await;
+    let client = client.able(json!({}));
+    client.call("mute").await.result();
+    logs(&gateway, "a session with the server is over").await;
+    client.call("echo").await.result();
+    let pids = processes(&gateway, 2).await;
+    assert!(!is_alive(pids[0]), "there were two at once");
+}
+
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_a_clear_error() {
     let gateway = Config::command(&["/nonexistent/program"]).start().await;
