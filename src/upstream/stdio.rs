@@ -37,7 +37,8 @@ pub struct ProcessLimits {
     pub message_bytes_max: usize,
     /// How long a one-way message may take to be written.
     pub send_timeout: Duration,
-    /// How long a process may take to end, first by itself and then when it was asked to.
+    /// How long a process may take to end, first by itself and then when it was asked to; and how long what it started
+    /// may after it.
     pub stop_grace: Duration,
 }
 
