@@ -156,7 +156,8 @@ pub struct Timers {
     pub send_timeout: Duration,
     /// How often a server over WebSocket is pinged. Silent from one ping to the next, it is gone.
     pub ping_interval: Duration,
-    /// How long a server's process may take to end, first by itself and then when it was asked to.
+    /// How long a server's process may take to end, first by itself and then when it was asked to; and how long what it
+    /// started may after it.
     pub stop_grace: Duration,
     /// How long an idle connection to a server is kept for reuse.
     pub upstream_idle: Duration,
@@ -217,7 +218,8 @@ impl Default for Timers {
             send_timeout: Duration::from_secs(30),
             // Below what middleboxes bear of silence, and as often as servers themselves ping (uvicorn).
             ping_interval: Duration::from_secs(20),
-            // Twice this fits into what is left for farewells at the end.
+            // Real servers end within milliseconds; what is left of them is waited for at the end, three times as long at
+            // most. Arbitrary beyond that.
             stop_grace: Duration::from_secs(1),
             // Node closes idle connections after 5 s: stay below, or a request meets the closing.
             upstream_idle: Duration::from_secs(4),

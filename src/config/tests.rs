@@ -115,6 +115,21 @@ fn lists_are_remembered_for_some_time_or_not_at_all() {
     assert_eq!(settings.backend.lists, ListCaching::On);
 }
 
+/// Spans are added up and multiplied.
+#[test]
+fn a_span_is_not_longer_than_anything_lasts() {
+    let settings = with("[timers]\nstop_grace = \"10y\"").unwrap();
+    let ten_years = std::time::Duration::from_secs(10 * 31_557_600);
+    assert_eq!(settings.timers.stop_grace, ten_years);
+    for span in ["11y", "500000000000y"] {
+        let refused = with(&format!("[timers]\nstop_grace = {span:?}")).unwrap_err();
+        let said = refused.to_string();
+        assert!(said.contains("must be at most 10years"), "{said}");
+    }
+    let said = super::parse(&format!("{BACKEND}ttl = \"11y\"")).unwrap_err();
+    assert!(said.to_string().contains("must be at most"), "{said}");
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_line_with_its_place() {
     let refused = with("listen = \"127.0.0.1:1\"\nlisten_on = 1").unwrap_err();

@@ -19,6 +19,7 @@ use crate::translate::discover::ServerIdentity;
 use crate::upstream::{Claim, Connection, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
+use crate::wire::object::RawObject;
 use crate::wire::{header, legacy, modern};
 
 /// Why no session could be opened. Nothing of a call was sent yet.
@@ -150,11 +151,17 @@ impl Handshake<'_> {
         let answered = exchange.answered().await;
         connection.opened_by(&exchange);
         answered?;
+        let mut was_nonsense = false;
         let identity = loop {
-            let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
+            let Some(message) = exchange.next_message().await? else {
+                // Over HTTP the nonsense was the answer.
+                let ended = || UpstreamError::Ended.into();
+                let nonsense = was_nonsense.then_some(HandshakeError::Malformed);
+                return Err(nonsense.unwrap_or_else(ended));
+            };
             match initialized(&message, self.id) {
                 Ok(Some(identity)) => break identity,
-                Ok(None) => {}
+                Ok(None) => was_nonsense |= Message::parse(&message).is_err(),
                 Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
                     return Err(HandshakeError::Failed(error));
                 }
@@ -241,7 +248,8 @@ fn initialize(key: &SessionKey, id: UpstreamId) -> Vec<u8> {
     jsonrpc::request(id, legacy::INITIALIZE, params.as_bytes())
 }
 
-/// Reads one message of the handshake; nothing when it is not the answer (some servers notify first).
+/// Reads one message of the handshake; nothing when it is not the answer: some servers notify first, and what is no
+/// message at all, such as a log in JSON, may come on any channel.
 fn initialized(message: &Bytes, id: UpstreamId) -> Result<Option<ServerIdentity>, HandshakeError> {
     match Message::parse(message) {
         Ok(Message::Result {
@@ -256,7 +264,14 @@ fn initialized(message: &Bytes, id: UpstreamId) -> Result<Option<ServerIdentity>
         }
         Ok(Message::Error { error, .. }) if is_modern(&error) => Err(HandshakeError::Modern),
         Ok(Message::Error { error, .. }) => Err(HandshakeError::Refused(error)),
-        Ok(_) => Ok(None),
-        Err(_) => Err(HandshakeError::Malformed),
+        Err(_) if is_answer(message, id) => Err(HandshakeError::Malformed),
+        Ok(_) | Err(_) => Ok(None),
     }
+}
+
+/// Whether what is no message was meant as the answer.
+fn is_answer(message: &[u8], id: UpstreamId) -> bool {
+    let members = RawObject::parse(message).unwrap_or_default();
+    let answered = members.member("id").and_then(UpstreamId::of);
+    answered == Some(id) && members.member("method").is_none()
 }

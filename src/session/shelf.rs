@@ -59,11 +59,12 @@ impl Shelf {
             shared.users += 1;
             return Some((Arc::clone(&shared.session), None));
         }
-        // What the server has forgotten needs no farewell.
-        self.idle.retain(|idle| !idle.session.is_gone());
+        // One that is gone stays until it is closed: it has its place for as long as something of it is left.
         let latest = |keeps: bool| {
             let mut idle = self.idle.iter();
-            idle.rposition(|idle| keeps_roots(&idle.session) == keeps)
+            idle.rposition(|Idle { session, .. }| {
+                !session.is_gone() && keeps_roots(session) == keeps
+            })
         };
         let picked = match mode {
             LeaseMode::Exclusive => latest(true).or_else(|| latest(false)),

@@ -1,7 +1,7 @@
 //! stdio: the server is a program that this one starts, each session a process of it.
 //!
-//! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON object (banners)
-//! are logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
+//! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON (banners) are
+//! logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
 //! told, and the next one is started after a pause that grows while processes do not last. One that is not needed any
 //! more was good: pauses begin anew. It has its input closed; if that does not end it, it is asked (SIGTERM) and then made
 //! to (SIGKILL), with everything that it started and that stayed in its process group.
@@ -37,7 +37,8 @@ pub struct ProcessLimits {
     pub message_bytes_max: usize,
     /// How long a one-way message may take to be written.
     pub send_timeout: Duration,
-    /// How long a process may take to end, first by itself and then when it was asked to.
+    /// How long a process may take to end, first by itself and then when it was asked to; and how long what it started
+    /// may after it.
     pub stop_grace: Duration,
 }
 

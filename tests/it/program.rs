@@ -261,6 +261,57 @@ async fn killed_processes_end_their_held_and_running_calls() {
     gateway.settled().await;
 }
 
+/// Children may have the streams of a process, which then do not end with it.
+#[tokio::test]
+async fn a_process_has_ended_even_if_somebody_else_has_its_output() {
+    let (gateway, client) = stage(&["heir"], |config| config.timer("session_idle", "60s")).await;
+    let request = client.tool("ask", json!({}));
+    let asked = request.send().await.asked();
+    kill(&processes(&gateway, 1).await);
+    logs(&gateway, "signal: 9").await;
+    let message = refusal(&request.answer(&asked, ada()).send().await, -32603);
+    assert!(
+        message.contains("the server's process has ended"),
+        "{message}"
+    );
+    // What it said last is heard, and it serves nobody any more.
+    assert_eq!(says(client.tool("bye", json!({}))).await.len(), 50_000);
+    logs(&gateway, "exit status: 0").await;
+    client.call("echo").await.result();
+    processes(&gateway, 3).await;
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+#[tokio::test]
+async fn a_process_that_reads_no_more_is_replaced() {
+    let (gateway, client) = stage(&[], |config| config.timer("session_idle", "60s")).await;
+    let client = client.able(json!({}));
+    client.call("deafen").await.result();
+    let message = refusal(&client.call("echo").await, -32603);
+    assert_eq!(message, "the connection to the server broke");
+    client.call("echo").await.result();
+    processes(&gateway, 2).await;
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Its place is free when nothing of it is left.
+#[tokio::test]
+async fn no_process_is_started_beside_one_that_is_about_to_end() {
+    let (gateway, client) = stage(&["stubborn"], |config| {
+        config
+            .limit("processes_max", 1)
+            .timer("session_idle", "60s")
+            .timer("stop_grace", "1s")
+    })
+    .await;
+    let client = client.able(json!({}));
+    client.call("mute").await.result();
+    logs(&gateway, "a session with the server is over").await;
+    client.call("echo").await.result();
+    let pids = processes(&gateway, 2).await;
+    assert!(!is_alive(pids[0]), "there were two at once");
+}
+
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_a_clear_error() {
     let gateway = Config::command(&["/nonexistent/program"]).start().await;

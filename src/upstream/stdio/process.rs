@@ -1,19 +1,22 @@
 //! One process from its start to the end of its group.
 
 use std::io;
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustix::io::ioctl_fionread;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{ProcessLimits, Stdio};
 use crate::upstream::channel::{Carriage, Hub, Parcel};
-use crate::upstream::error::ChannelEnd;
+use crate::upstream::error::{ChannelEnd, UpstreamError};
 use crate::wire::line::{Line, Lines, one_line};
 
 /// How much is read at once: what a pipe holds.
@@ -22,7 +25,8 @@ const READ_BYTES: usize = 64 << 10;
 /// The longest line of standard error, and of a banner, that is logged.
 const LOGGED_BYTES_MAX: usize = 4 << 10;
 
-/// How long a process that has closed its output may take to say with what status it ends. It is in the log alone.
+/// How long a process that has closed a stream may take to say with what status it ends: that is the better reason.
+/// Arbitrary; one that is about to end takes a few milliseconds.
 const STATUS_WAIT: Duration = Duration::from_millis(200);
 
 /// How often a process group is looked for that has outlived its leader: nothing tells of its end.
@@ -67,7 +71,7 @@ impl Process {
 
     /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left;
     /// whether it ended by itself.
-    pub(super) async fn carry(self, parcels: mpsc::Receiver<Parcel>) -> bool {
+    pub(super) async fn carry(self, mut parcels: mpsc::Receiver<Parcel>) -> bool {
         let Self {
             backend,
             pid,
@@ -86,26 +90,20 @@ impl Process {
             }
         };
         let carrying = async {
-            let is_unwanted = {
-                let mut writing = std::pin::pin!(write(stdin, parcels));
-                let ended = tokio::select! {
-                    ended = read(&mut stdout, &hub, &backend, limits.message_bytes_max) => ended,
-                    () = writing.as_mut() => ChannelEnd::Stopped,
-                    () = end.wanted.cancelled() => ChannelEnd::Stopped,
-                };
-                let is_unwanted = matches!(ended, ChannelEnd::Stopped);
-                let ended = match ended {
-                    ChannelEnd::Exited(_) => exited(&mut child).await,
-                    other => other,
-                };
-                if !is_unwanted {
-                    let error = crate::observe::chain(&ended);
-                    tracing::warn!(%backend, pid, error, "a session with the server is over");
-                }
-                // Before what could not be written is let go: its senders look here for the reason.
-                hub.over(ended);
-                is_unwanted
+            let mut unwritten = None;
+            let ended = tokio::select! {
+                ended = read(&mut stdout, &mut child, &hub, &backend, limits.message_bytes_max) => ended,
+                ended = write(stdin, &mut parcels, &mut unwritten) => ended,
+                () = end.wanted.cancelled() => ChannelEnd::Stopped,
             };
+            let is_unwanted = matches!(ended, ChannelEnd::Stopped);
+            if !is_unwanted {
+                let error = crate::observe::chain(&ended);
+                tracing::warn!(%backend, pid, error, "a session with the server is over");
+            }
+            // Before what could not be written is let go: its senders look here for the reason.
+            hub.over(ended);
+            drop((unwritten, parcels));
             // What it still says would fill its pipe and keep it from ending.
             tokio::select! {
                 () = stop(&mut child, pid, limits.stop_grace) => {}
@@ -120,23 +118,22 @@ impl Process {
     }
 }
 
-/// How a process ended that closed its output.
-async fn exited(child: &mut Child) -> ChannelEnd {
-    ChannelEnd::Exited(match timeout(STATUS_WAIT, child.wait()).await {
-        Ok(Ok(status)) => status.to_string().into(),
-        Ok(Err(error)) => error.into(),
-        Err(_) => "it closed its output and goes on".into(),
-    })
-}
-
-/// Reads messages up to the end of the output, whose status is not known yet.
-async fn read(stdout: &mut ChildStdout, hub: &Hub, backend: &str, bytes_max: usize) -> ChannelEnd {
+/// Reads messages up to the end of the process, or of its output. The process is watched as well: what it started may
+/// have its output too, and keep that open.
+async fn read(
+    stdout: &mut ChildStdout,
+    child: &mut Child,
+    hub: &Hub,
+    backend: &str,
+    bytes_max: usize,
+) -> ChannelEnd {
     let mut lines = Lines::new(bytes_max);
+    let mut last: Option<Last> = None;
     loop {
         while let Some(line) = lines.next_line() {
             match line {
-                // What is no object is no message: servers greet, and libraries of theirs print.
-                Line::Whole(line) if line.first() != Some(&b'{') && line.first() != Some(&b'[') => {
+                // Servers greet, and libraries of theirs print.
+                Line::Whole(line) if !may_be_message(&line) => {
                     let text = String::from_utf8_lossy(&line[..line.len().min(LOGGED_BYTES_MAX)]);
                     tracing::debug!(backend, %text, "a line of the server that is no message is skipped");
                 }
@@ -144,12 +141,47 @@ async fn read(stdout: &mut ChildStdout, hub: &Hub, backend: &str, bytes_max: usi
                 Line::TooLong => return ChannelEnd::TooLarge { bytes_max },
             }
         }
-        match fill(stdout, &mut lines).await {
-            Ok(0) => return ChannelEnd::Exited("".into()),
-            Ok(_) => {}
-            Err(error) => return ChannelEnd::Broken(error.into()),
+        if let Some(Last { status, .. }) = last.take_if(|last| last.bytes == 0) {
+            return exited(Some(status));
+        }
+        let filled = tokio::select! {
+            filled = fill(stdout, &mut lines) => filled,
+            status = child.wait(), if last.is_none() => {
+                // All that it ever wrote is in the pipe now.
+                let bytes = ioctl_fionread(&*stdout).unwrap_or(0);
+                last = Some(Last { bytes, status });
+                continue;
+            }
+        };
+        match (filled, &mut last) {
+            (Ok(0), None) => return exited(timeout(STATUS_WAIT, child.wait()).await.ok()),
+            (Ok(0), Some(last)) => last.bytes = 0,
+            (Ok(count), Some(last)) => last.bytes = last.bytes.saturating_sub(count as u64),
+            (Ok(_), None) => {}
+            (Err(error), _) => return ChannelEnd::Broken(error.into()),
         }
     }
+}
+
+/// What is left of a process that has ended.
+struct Last {
+    /// How much of its output was not read yet.
+    bytes: u64,
+    status: io::Result<ExitStatus>,
+}
+
+/// How a process ended; nothing if only its output did.
+fn exited(status: Option<io::Result<ExitStatus>>) -> ChannelEnd {
+    ChannelEnd::Exited(match status {
+        Some(Ok(status)) => status.to_string().into(),
+        Some(Err(error)) => error.into(),
+        None => "it closed its output and goes on".into(),
+    })
+}
+
+/// Whether it is JSON and not a mere value: `[INFO]` begins many a line of a log.
+fn may_be_message(line: &[u8]) -> bool {
+    matches!(line.first(), Some(b'{' | b'[')) && serde_json::from_slice::<&RawValue>(line).is_ok()
 }
 
 async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Result<usize> {
@@ -157,18 +189,22 @@ async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Res
     from.read_buf(lines.buffer()).await
 }
 
-/// Writes messages until nobody has any more or the process does not take them; then it waits for the end to be seen
-/// on the output.
-async fn write(mut stdin: ChildStdin, mut parcels: mpsc::Receiver<Parcel>) {
+/// Writes messages until the process does not take them; where the end of the one is told that it did not take is left
+/// in `unwritten`. When nobody has any more it only waits.
+async fn write(
+    mut stdin: ChildStdin,
+    parcels: &mut mpsc::Receiver<Parcel>,
+    unwritten: &mut Option<oneshot::Sender<Result<(), UpstreamError>>>,
+) -> ChannelEnd {
     while let Some(parcel) = parcels.recv().await {
         let Some((message, done)) = parcel.go() else {
             continue;
         };
-        if stdin.write_all(&one_line(message)).await.is_err() {
-            // It is about to end, and that is a better reason than a broken pipe.
-            drop(stdin);
-            let _unanswered = done;
-            return std::future::pending().await;
+        if let Err(error) = stdin.write_all(&one_line(message)).await {
+            *unwritten = Some(done);
+            // If it is about to end, that is seen on the other side meanwhile.
+            sleep(STATUS_WAIT).await;
+            return ChannelEnd::Broken(error.into());
         }
         // Whoever sent it may have gone.
         let _ = done.send(Ok(()));

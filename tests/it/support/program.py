@@ -1,9 +1,11 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first),
+offspring (starts a child that outlives it), heir (starts one that has its streams too), roots (asks for roots as soon as it may, and when
+they changed), roots_once (only at first), mute (closes its output at once), antique (speaks a revision that nobody knows),
 fails-while=PATH (ends at once as long as that file is there).
-Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow, change.
+Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, bye (answers and ends), deafen (closes
+its input), mute (closes its output), big, nonsense, wrong_id, ask_late, slow, change.
 """
 
 import json
@@ -28,6 +30,10 @@ def say(line):
     with OUT:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
+
+
+def close_output():
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def send(**message):
@@ -90,6 +96,12 @@ def call(key, name, arguments, meta):
     elif name == "die":
         print("about to die", file=sys.stderr, flush=True)
         os._exit(7)
+    elif name == "bye":
+        send(id=key, result=text("x" * 50_000))
+        os._exit(0)
+    elif name == "mute":
+        send(id=key, result=text("my last words"))
+        close_output()
     elif name == "big":
         send(id=key, result=text("x" * arguments["bytes"]))
     elif name == "nonsense":
@@ -116,7 +128,8 @@ def take(message):
     key, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method == "initialize":
         send(method="notifications/message", params={"level": "info", "data": "too early"})
-        send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
+        revision = "1999-01-01" if "antique" in MANNERS else "2025-06-18"
+        send(id=key, result={"protocolVersion": revision, "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
         if "roots" in MANNERS or "roots_once" in MANNERS:
             threading.Thread(target=learn_roots, daemon=True).start()
@@ -127,6 +140,11 @@ def take(message):
         send(id=key, result={})
     elif method == "tools/list":
         send(id=key, result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call" and params["name"] == "deafen":
+        # Here, where nobody is reading it.
+        send(id=key, result=text("I have heard enough"))
+        os.close(0)
+        FREE.wait()
     elif method == "tools/call":
         arguments, meta = params.get("arguments", {}), params.get("_meta", {})
         threading.Thread(target=call, args=(key, params["name"], arguments, meta), daemon=True).start()
@@ -148,13 +166,18 @@ print("started", time.monotonic_ns() // 1_000_000, file=sys.stderr, flush=True)
 if os.path.exists(GIVEN.get("fails-while", "")):
     sys.exit(1)
 if "banner" in MANNERS:
-    say("Welcome to the program, version 1\n")
+    for line in ("Welcome to the program, version 1", "", "[INFO] it is up", "{not json", '{"level":"info","msg":"up"}', "[1, 2]"):
+        say(line)
+if "mute" in MANNERS:
+    close_output()
 if "stubborn" in MANNERS:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "offspring" in MANNERS:
     # What is ignored here is ignored there too.
     child = subprocess.Popen(["sleep", "600"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     print("offspring", child.pid, file=sys.stderr, flush=True)
+if "heir" in MANNERS:
+    subprocess.Popen(["sleep", "600"])
 print("pid", os.getpid(), file=sys.stderr, flush=True)
 for line in sys.stdin:
     take(json.loads(line))
