@@ -124,11 +124,6 @@ impl Pool {
         &self.changes
     }
 
-    /// What is known of the server and roots.
-    pub(super) fn roots_habits(&self) -> &RootsHabits {
-        &self.roots_habits
-    }
-
     /// A session for one call of `caller`: a warm one, or a new one.
     ///
     /// # Errors
@@ -381,6 +376,10 @@ impl Home for Pool {
 
     fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self.tasks.spawn(task);
+    }
+
+    fn roots_habits(&self) -> &RootsHabits {
+        &self.roots_habits
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {

@@ -1,8 +1,9 @@
 //! What is known of a server's questions for roots, and what it was given.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Where a server of a session asked for roots.
+/// Where a server of a session asked for roots; the later ones beat the earlier ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Asks {
     /// The session is new: the server may ask yet.
@@ -12,7 +13,23 @@ pub(super) enum Asks {
     Not,
     /// In calls only.
     InCalls,
+    /// While a call was running, where nothing says whether that was the reason: it may be slow to ask by itself.
+    InDoubt,
     /// By itself.
+    ByItself,
+}
+
+/// Where a server asks for roots, as far as its sessions have shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Habit {
+    /// Nothing has shown it.
+    #[default]
+    Unknown,
+    /// It asked while a call was running: the next new session shows whether that was the reason.
+    InDoubt,
+    /// In calls only.
+    InCalls,
+    /// By itself, on its last new session.
     ByItself,
 }
 
@@ -25,13 +42,8 @@ pub(super) struct SessionRoots {
 }
 
 impl SessionRoots {
-    /// The server has asked, by itself or within a call.
-    pub(super) fn were_asked(&mut self, by_itself: bool) {
-        let asks = if by_itself {
-            Asks::ByItself
-        } else {
-            Asks::InCalls
-        };
+    /// The server has asked.
+    pub(super) fn were_asked(&mut self, asks: Asks) {
         self.asks = self.asks.max(asks);
     }
 
@@ -63,21 +75,36 @@ impl SessionRoots {
 /// What is known of a server, whatever its sessions.
 #[derive(Debug, Default)]
 pub(super) struct RootsHabits {
-    /// It asked by itself on its last new session.
-    asks_by_itself: AtomicBool,
+    habit: Mutex<Habit>,
     /// It did not ask again when it was told to.
     keeps_for_ever: AtomicBool,
 }
 
 impl RootsHabits {
-    /// Whether it is to be expected to ask on a new session.
-    pub(super) fn asks_by_itself(&self) -> bool {
-        self.asks_by_itself.load(Ordering::Acquire)
+    /// Where it asks.
+    pub(super) fn habit(&self) -> Habit {
+        *self.lock()
     }
 
-    /// Takes in whether it did so.
-    pub(super) fn has_asked(&self, by_itself: bool) {
-        self.asks_by_itself.store(by_itself, Ordering::Release);
+    /// Takes in whether it asked by itself on a new session, which was watched for as long as this habit wants.
+    pub(super) fn was_watched(&self, watched_for: Habit, by_itself: bool) {
+        let mut habit = self.lock();
+        if by_itself {
+            *habit = Habit::ByItself;
+        } else if *habit == watched_for {
+            *habit = match watched_for {
+                Habit::InDoubt | Habit::InCalls => Habit::InCalls,
+                Habit::Unknown | Habit::ByItself => Habit::Unknown,
+            };
+        }
+    }
+
+    /// It asked while a call was running.
+    pub(super) fn is_doubtful(&self) {
+        let mut habit = self.lock();
+        if *habit == Habit::Unknown {
+            *habit = Habit::InDoubt;
+        }
     }
 
     /// It did not ask again when it was told to.
@@ -88,5 +115,9 @@ impl RootsHabits {
     /// Whether a session on which roots were given is of no further use.
     pub(super) fn keeps_for_ever(&self) -> bool {
         self.keeps_for_ever.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Habit> {
+        self.habit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

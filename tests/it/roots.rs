@@ -16,7 +16,12 @@ async fn stage(manner: &str) -> (Gateway, Client) {
 
 /// What a call says whose client has this root; it is asked for it once.
 async fn with_root(client: &Client, uri: &str) -> String {
-    let request = client.tool("roots", json!({}));
+    calls_with_root(client, "roots", uri).await
+}
+
+/// The same of any tool.
+async fn calls_with_root(client: &Client, tool: &str, uri: &str) -> String {
+    let request = client.tool(tool, json!({}));
     let asked = request.send().await.asked();
     assert_eq!(asked.keys(), ["roots"]);
     let roots = json!({"roots": [{"uri": uri}]});
@@ -74,6 +79,30 @@ async fn a_list_is_served_without_roots_of_others() {
     // The next call comes back to the first one.
     assert_eq!(with_root(&client, "file:///two").await, "file:///two");
     list.send().await.result();
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Its first question comes when a call is running already, as if that call had been the reason; but it keeps what it is
+/// told, and asks again too late for a call that goes up at once.
+#[tokio::test]
+async fn a_server_that_asks_late_serves_nobody_with_the_roots_of_another() {
+    let (gateway, client) = stage("roots_late").await;
+    for uri in ["file:///one", "file:///two", "file:///three"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    // The first one is given up, the second one has shown that the server asks by itself.
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Over a channel that looks the same at first. One session is given up for it, and no more.
+#[tokio::test]
+async fn a_server_that_asks_in_calls_keeps_its_sessions() {
+    let (gateway, client) = stage("").await;
+    for uri in ["file:///one", "file:///two", "file:///three", "file:///two"] {
+        assert_eq!(calls_with_root(&client, "ask_roots", uri).await, uri);
+    }
     assert_eq!(processes(&gateway), 2);
     assert_eq!(gateway.terminate().await, 0);
 }

@@ -2,8 +2,9 @@
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
 offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first),
+roots_late (takes long to ask, both times, and answers roots only when it was told some),
 fails-while=PATH (ends at once as long as that file is there).
-Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow, change.
+Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow, change.
 """
 
 import json
@@ -22,6 +23,7 @@ ANSWERS = {}
 FREE = threading.Event()
 IDS = iter(range(10**9))
 ROOTS = []
+LEARNT = threading.Event()
 
 
 def say(line):
@@ -53,10 +55,13 @@ def form(name):
 
 
 def learn_roots():
+    if "roots_late" in MANNERS:
+        threading.Event().wait(0.3)
     answer = ask("roots/list", {})
     # As a real server does that looks at each directory first.
     threading.Event().wait(0.1)
     ROOTS[:] = [root["uri"] for root in answer.get("result", {"roots": [{"uri": "refused"}]})["roots"]]
+    LEARNT.set()
 
 
 def said(answer):
@@ -69,7 +74,11 @@ def call(key, name, arguments, meta):
         send(id=key, result=text(json.dumps(arguments)))
     elif name == "env":
         send(id=key, result=text(json.dumps(dict(os.environ))))
+    elif name == "ask_roots":
+        send(id=key, result=text(ask("roots/list", {})["result"]["roots"][0]["uri"]))
     elif name == "roots":
+        if "roots_late" in MANNERS:
+            LEARNT.wait()
         send(id=key, result=text(" ".join(ROOTS)))
     elif name == "pid":
         send(id=key, result=text(str(os.getpid())))
@@ -118,10 +127,10 @@ def take(message):
         send(method="notifications/message", params={"level": "info", "data": "too early"})
         send(id=key, result={"protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
-        if "roots" in MANNERS or "roots_once" in MANNERS:
+        if {"roots", "roots_late", "roots_once"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "notifications/roots/list_changed":
-        if "roots" in MANNERS:
+        if {"roots", "roots_late"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "ping":
         send(id=key, result={})
