@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::Number;
 use super::SessionKey;
@@ -45,6 +46,9 @@ pub enum HandshakeError {
     /// The server picked a revision that is no legacy one.
     #[error("the server wants protocol revision {0:?}, which is not spoken here")]
     Revision(Box<str>),
+    /// The process is going down.
+    #[error("the gateway is shutting down")]
+    Closing,
 }
 
 impl HandshakeError {
@@ -59,7 +63,11 @@ impl HandshakeError {
                     | UpstreamError::Endpoint(_)
             ),
             Self::Refused(_) => true,
-            Self::Failed(_) | Self::Modern | Self::Malformed | Self::Revision(_) => false,
+            Self::Failed(_)
+            | Self::Modern
+            | Self::Malformed
+            | Self::Revision(_)
+            | Self::Closing => false,
         }
     }
 }
@@ -71,6 +79,8 @@ pub(super) struct Handshake<'a> {
     pub(super) credentials: Option<HeaderValue>,
     pub(super) number: Number,
     pub(super) id: UpstreamId,
+    /// Cancelled when no session is to be opened any more.
+    pub(super) closing: &'a CancellationToken,
 }
 
 impl Handshake<'_> {
@@ -105,9 +115,9 @@ impl Handshake<'_> {
                 Err(error) => return Err(failed.unwrap_or(error)),
             }
         }
-        let is_modern = timeout_at(deadline, self.is_modern()).await;
+        let is_modern = self.in_time(deadline, self.is_modern()).await?;
         match failed {
-            _ if is_modern == Ok(true) => Err(HandshakeError::Modern),
+            _ if is_modern == Some(true) => Err(HandshakeError::Modern),
             Some(error) => Err(error),
             None => Err(UpstreamError::Ended.into()),
         }
@@ -118,17 +128,29 @@ impl Handshake<'_> {
         transport: Transport,
         deadline: Instant,
     ) -> Result<(Connection, ServerIdentity), HandshakeError> {
-        let late = |_| HandshakeError::from(UpstreamError::Timeout);
         let connecting = self.target.connect(transport, self.credentials.clone());
-        let connection = timeout_at(deadline, connecting).await.map_err(late)??;
-        let shaken = timeout_at(deadline, self.shake_hands(&connection)).await;
-        match shaken.unwrap_or_else(|elapsed| Err(late(elapsed))) {
+        let connected = self.in_time(deadline, connecting).await?;
+        let connection = connected.unwrap_or(Err(UpstreamError::Timeout))?;
+        let shaken = self.in_time(deadline, self.shake_hands(&connection)).await;
+        match shaken.and_then(|shaken| shaken.unwrap_or(Err(UpstreamError::Timeout.into()))) {
             Ok(identity) => Ok((connection, identity)),
             Err(error) => {
                 self.close(&connection).await;
                 Err(error)
             }
         }
+    }
+
+    /// What a step of the handshake yields; nothing after the deadline. Before the end of the gateway it is given up: what
+    /// the server has of it, a process above all, has to be ended in good order while there is time.
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Result<Option<T>, HandshakeError> {
+        let step = timeout_at(deadline, step);
+        let ended = self.closing.run_until_cancelled(step).await;
+        ended.map(Result::ok).ok_or(HandshakeError::Closing)
     }
 
     async fn close(&self, connection: &Connection) {
