@@ -77,22 +77,23 @@ impl Inbox {
         waiting
     }
 
-    /// Done when a question of this method waits, which is not taken out. Cancel-safe.
-    pub(super) async fn asked(&mut self, method: &str) {
+    /// Done when a question of this method waits, which is not taken out, or none can come any more; whether one waits.
+    /// Cancel-safe.
+    pub(super) async fn asked(&mut self, method: &str) -> bool {
         let is_it = |arrived: &Arrived| match Message::parse(&arrived.message) {
             Ok(Message::Request { method: asked, .. }) => asked == method,
             _ => false,
         };
         if self.stray.iter().any(is_it) {
-            return;
+            return true;
         }
         while let Some(arrived) = self.arriving.recv().await {
             self.stray.push_back(arrived);
             if self.stray.back().is_some_and(is_it) {
-                return;
+                return true;
             }
         }
-        std::future::pending().await
+        false
     }
 
     /// What has waited since before `now - wait_max`. The rest stays, as much of it in the queue as has no place here.

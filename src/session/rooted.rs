@@ -42,6 +42,15 @@ const AGAIN_MAX: Duration = Duration::from_secs(3);
 /// pings meanwhile.
 const TAKING_IN: Duration = Duration::from_millis(250);
 
+/// What came of waiting for a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Asked,
+    Silence,
+    /// Nothing can come any more. It says nothing of what the server does.
+    Over,
+}
+
 impl Pool {
     /// A session for a call whose client has roots, on which the server had the occasion to ask for them.
     ///
@@ -104,34 +113,45 @@ impl Lease {
             let pinged = timeout(PING_MAX, self.ask(legacy::PING, b"{}")).await;
             tracing::trace!(is_answered = pinged.is_ok(), "a new session was pinged");
             let habit = habits.habit();
-            let is_asked = self.is_asked_for_roots(first_max(habit)).await;
-            habits.was_watched(habit, is_asked);
+            match self.hears_of_roots(first_max(habit)).await {
+                Heard::Asked => habits.was_watched(habit, true),
+                Heard::Silence => habits.was_watched(habit, false),
+                Heard::Over => {}
+            }
         }
         self.session.roots().were_waited_for();
     }
 
     async fn asks_again(&mut self, habits: &RootsHabits) -> bool {
-        if self.is_asked_for_roots(Duration::ZERO).await {
-            return true;
+        match self.hears_of_roots(Duration::ZERO).await {
+            Heard::Asked => return true,
+            Heard::Over => return false,
+            Heard::Silence => {}
         }
         if !self.tell_roots_changed().await {
             return false;
         }
-        let is_asked = self.is_asked_for_roots(AGAIN_MAX).await;
-        if !is_asked {
-            habits.has_not_asked_again();
+        let heard = self.hears_of_roots(AGAIN_MAX).await;
+        match heard {
+            Heard::Asked => habits.was_told(true),
+            Heard::Silence => habits.was_told(false),
+            Heard::Over => {}
         }
-        is_asked
+        heard == Heard::Asked
     }
 
     /// Whether a question for roots waits on the session, or comes in time.
-    async fn is_asked_for_roots(&mut self, within: Duration) -> bool {
+    async fn hears_of_roots(&mut self, within: Duration) -> Heard {
         let Some(inbox) = self.inbox() else {
-            return false;
+            return Heard::Over;
         };
-        timeout(within, inbox.asked(legacy::ROOTS_LIST))
-            .await
-            .is_ok()
+        let asked = timeout(within, inbox.asked(legacy::ROOTS_LIST)).await;
+        match asked {
+            Ok(true) => Heard::Asked,
+            Ok(false) => Heard::Over,
+            Err(_) if self.session.is_gone() => Heard::Over,
+            Err(_) => Heard::Silence,
+        }
     }
 
     /// Whether the server took it.

@@ -1,14 +1,22 @@
 //! Servers that ask for roots outside of any call, and keep them for their session.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use tempfile::NamedTempFile;
 
+use crate::program::numbers;
 use crate::support::client::Client;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{eventually, text_of};
 
 /// A gateway in front of a program with this manner, and two clients who differ in nothing but their roots.
 async fn stage(manner: &str) -> (Gateway, Client) {
-    let config = Config::program(&[manner]).timer("session_idle", "60s");
+    stage_of(&[manner]).await
+}
+
+/// The same with several manners.
+async fn stage_of(manners: &[&str]) -> (Gateway, Client) {
+    let config = Config::program(manners).timer("session_idle", "60s");
     let gateway = config.start().await;
     let client = Client::of(&gateway).able(json!({"roots": {}}));
     (gateway, client)
@@ -104,5 +112,36 @@ async fn a_server_that_asks_in_calls_keeps_its_sessions() {
         assert_eq!(calls_with_root(&client, "ask_roots", uri).await, uri);
     }
     assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Silence for once may mean anything: the next session is used again.
+#[tokio::test]
+async fn a_server_that_is_busy_for_once_keeps_its_next_session() {
+    let (gateway, client) = stage("roots").await;
+    assert_eq!(with_root(&client, "file:///one").await, "file:///one");
+    let pid = i32::try_from(numbers(&gateway, "pid")[0]).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    for uri in ["file:///two", "file:///three", "file:///four"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// A process that ends while it is waited for has said nothing of what it would do, however often that happens.
+#[tokio::test]
+async fn a_server_that_dies_when_it_is_told_is_not_one_that_does_not_ask() {
+    let fatal = NamedTempFile::new().unwrap();
+    let dies = format!("dies-while={}", fatal.path().display());
+    let (gateway, client) = stage_of(&["roots", &dies]).await;
+    for uri in ["file:///one", "file:///two", "file:///three"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    fatal.close().unwrap();
+    for uri in ["file:///four", "file:///five"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 3);
     assert_eq!(gateway.terminate().await, 0);
 }

@@ -3,7 +3,7 @@
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
 offspring (starts a child that outlives it), roots (asks for roots as soon as it may, and when they changed), roots_once (only at first),
 roots_late (takes long to ask, both times, and answers roots only when it was told some),
-fails-while=PATH (ends at once as long as that file is there).
+fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die, big, nonsense, wrong_id, ask_late, slow, change.
 """
 
@@ -130,6 +130,8 @@ def take(message):
         if {"roots", "roots_late", "roots_once"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "notifications/roots/list_changed":
+        if os.path.exists(GIVEN.get("dies-while", "")):
+            os._exit(7)
         if {"roots", "roots_late"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "ping":
