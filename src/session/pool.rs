@@ -24,7 +24,7 @@ use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
-use crate::upstream::{Connection, GeneralStream, Target, Transport, UpstreamError};
+use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
 use crate::wire::error;
 use crate::wire::jsonrpc::UpstreamId;
 
@@ -117,7 +117,7 @@ impl Pool {
     /// Whether all messages of a session share one channel, as far as is known.
     #[must_use]
     pub fn uses_channels(&self) -> bool {
-        self.target.transports().first() != Some(&Transport::StreamableHttp)
+        self.target.uses_channels()
     }
 
     /// What the server says has changed, on any of its sessions.

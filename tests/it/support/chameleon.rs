@@ -55,6 +55,13 @@ pub(crate) struct Asked {
     pub(crate) body: Value,
 }
 
+impl Asked {
+    fn name(&self) -> String {
+        let method = self.body["method"].as_str().unwrap_or_default();
+        format!("{} {method}", self.head.word(0)).trim().to_owned()
+    }
+}
+
 impl Chameleon {
     pub(crate) async fn start(face: Face, tasks: &TaskTracker) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -93,12 +100,13 @@ impl Chameleon {
 
     /// The same as verbs and methods.
     pub(crate) fn take_asked_names(&self) -> Vec<String> {
-        let asked = self.take_asked();
-        let name = |asked: Asked| {
-            let method = asked.body["method"].as_str().unwrap_or_default();
-            format!("{} {method}", asked.head.word(0)).trim().to_owned()
-        };
-        asked.into_iter().map(name).collect()
+        self.take_asked().iter().map(Asked::name).collect()
+    }
+
+    /// The same again, as long as it is not taken.
+    pub(crate) fn asked_names(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(Asked::name).collect()
     }
 
     async fn serve(
@@ -165,7 +173,7 @@ impl Chameleon {
 const EVENT_STREAM: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-/// What a legacy server says to a message.
+/// What a legacy server says to a message; the tool `waits` never ends.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str()? {
@@ -175,6 +183,7 @@ fn answer(message: &Value) -> Option<Value> {
             "serverInfo": {"name": "chameleon", "version": "1"},
         }),
         "tools/list" => json!({"tools": []}),
+        "tools/call" if message["params"]["name"] == "waits" => return None,
         _ => text("echo"),
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
