@@ -172,20 +172,22 @@ impl Handshake<'_> {
         let answered = exchange.answered().await;
         connection.opened_by(&exchange);
         answered?;
-        let identity = loop {
+        let identity = 'answer: loop {
             let message = exchange.next_message().await?.ok_or(UpstreamError::Ended)?;
-            match initialized(&message, self.id) {
-                Ok(Some(identity)) => break identity,
-                Ok(None) => {}
-                Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
-                    return Err(HandshakeError::Failed(error));
+            for message in jsonrpc::batch(message) {
+                match initialized(&message, self.id) {
+                    Ok(Some(identity)) => break 'answer identity,
+                    Ok(None) => {}
+                    Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
+                        return Err(HandshakeError::Failed(error));
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) => return Err(error),
-            }
-            // Before it has answered itself it may only ping.
-            let why = "the session is not initialized yet";
-            if let Some(answer) = refusal(&message, error::INVALID_REQUEST, why) {
-                connection.send(answer.into()).await?;
+                // Before it has answered itself it may only ping.
+                let why = "the session is not initialized yet";
+                if let Some(answer) = refusal(&message, error::INVALID_REQUEST, why) {
+                    connection.send(answer.into()).await?;
+                }
             }
         };
         connection.speaks(&identity.protocol_version);

@@ -80,16 +80,20 @@ async fn answered(
     id: UpstreamId,
 ) -> Result<Bytes, AskError> {
     while let Some(message) = exchange.next_message().await? {
-        match Message::parse(&message) {
-            Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(message),
-            Ok(Message::Error { .. }) => return Err(AskError::Refused),
-            Ok(Message::Notification { method, params }) => {
-                if let Some(change) = Change::parse(&method, params) {
-                    session.publish(&change);
+        for message in jsonrpc::batch(message) {
+            match Message::parse(&message) {
+                Ok(Message::Result { id: answered, .. }) if id.matches(answered) => {
+                    return Ok(message);
                 }
+                Ok(Message::Error { .. }) => return Err(AskError::Refused),
+                Ok(Message::Notification { method, params }) => {
+                    if let Some(change) = Change::parse(&method, params) {
+                        session.publish(&change);
+                    }
+                }
+                Ok(Message::Request { .. }) => home.refuse(&session, &message),
+                Ok(Message::Result { .. }) | Err(_) => {}
             }
-            Ok(Message::Request { .. }) => home.refuse(&session, &message),
-            Ok(Message::Result { .. }) | Err(_) => {}
         }
     }
     Err(UpstreamError::Ended.into())

@@ -217,6 +217,15 @@ async fn a_server_that_becomes_a_modern_one_is_told_apart() {
     }
 }
 
+/// Revision 2025-03-26 lets a server answer with an array.
+#[tokio::test]
+async fn answers_in_arrays_are_read_whatever_they_answer() {
+    let stage = Stage::new(Face::Batches).await;
+    stage.works().await;
+    let log = stage.gateway.log();
+    assert!(!log.contains("could not be read"), "{log}");
+}
+
 /// Two calls at once that want log messages, to a server on whose channel nothing says whose those are: each has a
 /// session for itself. How many were opened for them.
 async fn opened_for_listening_calls(stage: &Stage) -> usize {

@@ -22,6 +22,8 @@ pub(crate) enum Face {
     HttpSse,
     /// Streamable HTTP, and what GET gets.
     Streamable(Get),
+    /// Streamable HTTP without GET, each answer in an array.
+    Batches,
     /// A modern server, and what `initialize` gets: a status and the code of a JSON-RPC error, if there is one.
     Modern(u16, Option<i64>),
     /// This status to everything, and the code of a JSON-RPC error, if there is one.
@@ -149,6 +151,11 @@ impl Chameleon {
                 }
                 Face::Streamable(_) => match answer(&body) {
                     Some(answer) => whole(&mut writer, 200, &answer.to_string()).await?,
+                    None => whole(&mut writer, 202, "").await?,
+                },
+                Face::Batches if verb == "GET" => whole(&mut writer, 405, "").await?,
+                Face::Batches => match answer(&body) {
+                    Some(answer) => whole(&mut writer, 200, &format!("[{answer}]")).await?,
                     None => whole(&mut writer, 202, "").await?,
                 },
                 Face::Modern(..) if !is_post => whole(&mut writer, 405, "").await?,
