@@ -115,7 +115,13 @@ impl Backend {
         } else {
             self.pool.lease(caller, mode).await
         };
-        let lease = leased.map_err(|error| self.refused(error))?;
+        let mut lease = leased.map_err(|error| self.refused(error))?;
+        if log_level.is_some() && lease.is_on_channel() && !lease.is_exclusive() {
+            // It has only now turned out that there is a channel.
+            drop(lease);
+            let leased = self.pool.lease(caller, LeaseMode::Exclusive).await;
+            lease = leased.map_err(|error| self.refused(error))?;
+        }
         if method == Method::ToolsCall {
             lease.listen_along().await;
         }

@@ -322,7 +322,7 @@ impl Driver {
             && *method == legacy::ROOTS_LIST
             && let Some(lease) = self.upstream.lease()
         {
-            lease.was_asked_for_roots(origin == Origin::Stray);
+            lease.was_asked_for_roots(origin);
         }
     }
 

@@ -20,6 +20,9 @@ pub enum LeaseError {
 
 impl From<HandshakeError> for LeaseError {
     fn from(error: HandshakeError) -> Self {
-        Self::Handshake(Arc::new(error))
+        match error {
+            HandshakeError::Closing => Self::Closing,
+            error => Self::Handshake(Arc::new(error)),
+        }
     }
 }

@@ -18,6 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::inbox::{STRAY_BYTES_MAX, Slot};
 use super::live::{Session, StreamState};
+use super::roots::Asks;
 use crate::observe::chain;
 use crate::translate::input_request::{InputKind, InputRequest, NotAsked};
 use crate::translate::subscription::Change;
@@ -218,7 +219,7 @@ impl Listener {
             return refused(error::INTERNAL_ERROR, why);
         }
         if is_stray && request.kind == InputKind::Roots {
-            session.roots().were_asked(true);
+            session.roots().were_asked(Asks::ByItself);
         }
         if self.inbox.put(message) {
             Ok(())

@@ -10,13 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::Number;
 use super::SessionKey;
 use super::home::refusal;
 use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
-use crate::upstream::{Claim, Connection, Target, Transport, UpstreamError};
+use crate::upstream::{Claim, Connection, Exchange, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::object::RawObject;
@@ -46,6 +47,9 @@ pub enum HandshakeError {
     /// The server picked a revision that is no legacy one.
     #[error("the server wants protocol revision {0:?}, which is not spoken here")]
     Revision(Box<str>),
+    /// The process is going down.
+    #[error("the gateway is shutting down")]
+    Closing,
 }
 
 impl HandshakeError {
@@ -60,7 +64,11 @@ impl HandshakeError {
                     | UpstreamError::Endpoint(_)
             ),
             Self::Refused(_) => true,
-            Self::Failed(_) | Self::Modern | Self::Malformed | Self::Revision(_) => false,
+            Self::Failed(_)
+            | Self::Modern
+            | Self::Malformed
+            | Self::Revision(_)
+            | Self::Closing => false,
         }
     }
 }
@@ -72,6 +80,8 @@ pub(super) struct Handshake<'a> {
     pub(super) credentials: Option<HeaderValue>,
     pub(super) number: Number,
     pub(super) id: UpstreamId,
+    /// Cancelled when no session is to be opened any more.
+    pub(super) closing: &'a CancellationToken,
 }
 
 impl Handshake<'_> {
@@ -106,9 +116,9 @@ impl Handshake<'_> {
                 Err(error) => return Err(failed.unwrap_or(error)),
             }
         }
-        let is_modern = timeout_at(deadline, self.is_modern()).await;
+        let is_modern = self.in_time(deadline, self.is_modern()).await?;
         match failed {
-            _ if is_modern == Ok(true) => Err(HandshakeError::Modern),
+            _ if is_modern == Some(true) => Err(HandshakeError::Modern),
             Some(error) => Err(error),
             None => Err(UpstreamError::Ended.into()),
         }
@@ -119,17 +129,29 @@ impl Handshake<'_> {
         transport: Transport,
         deadline: Instant,
     ) -> Result<(Connection, ServerIdentity), HandshakeError> {
-        let late = |_| HandshakeError::from(UpstreamError::Timeout);
         let connecting = self.target.connect(transport, self.credentials.clone());
-        let connection = timeout_at(deadline, connecting).await.map_err(late)??;
-        let shaken = timeout_at(deadline, self.shake_hands(&connection)).await;
-        match shaken.unwrap_or_else(|elapsed| Err(late(elapsed))) {
+        let connected = self.in_time(deadline, connecting).await?;
+        let connection = connected.unwrap_or(Err(UpstreamError::Timeout))?;
+        let shaken = self.in_time(deadline, self.shake_hands(&connection)).await;
+        match shaken.and_then(|shaken| shaken.unwrap_or(Err(UpstreamError::Timeout.into()))) {
             Ok(identity) => Ok((connection, identity)),
             Err(error) => {
                 self.close(&connection).await;
                 Err(error)
             }
         }
+    }
+
+    /// What a step of the handshake yields; nothing after the deadline. Before the end of the gateway it is given up: what
+    /// the server has of it, a process above all, has to be ended in good order while there is time.
+    async fn in_time<T>(
+        &self,
+        deadline: Instant,
+        step: impl Future<Output = T>,
+    ) -> Result<Option<T>, HandshakeError> {
+        let step = timeout_at(deadline, step);
+        let ended = self.closing.run_until_cancelled(step).await;
+        ended.map(Result::ok).ok_or(HandshakeError::Closing)
     }
 
     async fn close(&self, connection: &Connection) {
@@ -151,32 +173,40 @@ impl Handshake<'_> {
         let answered = exchange.answered().await;
         connection.opened_by(&exchange);
         answered?;
-        let mut was_nonsense = false;
-        let identity = loop {
-            let Some(message) = exchange.next_message().await? else {
-                // Over HTTP the nonsense was the answer.
-                let ended = || UpstreamError::Ended.into();
-                let nonsense = was_nonsense.then_some(HandshakeError::Malformed);
-                return Err(nonsense.unwrap_or_else(ended));
-            };
-            match initialized(&message, self.id) {
-                Ok(Some(identity)) => break identity,
-                Ok(None) => was_nonsense |= Message::parse(&message).is_err(),
-                Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
-                    return Err(HandshakeError::Failed(error));
-                }
-                Err(error) => return Err(error),
-            }
-            // Before it has answered itself it may only ping.
-            let why = "the session is not initialized yet";
-            if let Some(answer) = refusal(&message, error::INVALID_REQUEST, why) {
-                connection.send(answer.into()).await?;
-            }
-        };
+        let identity = self.identity(connection, &mut exchange).await?;
         connection.speaks(&identity.protocol_version);
         let notification = jsonrpc::notification(legacy::INITIALIZED, None);
         connection.send(notification.into()).await?;
         Ok(identity)
+    }
+
+    /// What the server says of itself, whatever it says before.
+    async fn identity(
+        &self,
+        connection: &Connection,
+        exchange: &mut Exchange,
+    ) -> Result<ServerIdentity, HandshakeError> {
+        let mut was_nonsense = false;
+        while let Some(message) = exchange.next_message().await? {
+            for message in jsonrpc::batch(message) {
+                match initialized(&message, self.id) {
+                    Ok(Some(identity)) => return Ok(identity),
+                    Ok(None) => was_nonsense |= Message::parse(&message).is_err(),
+                    Err(HandshakeError::Refused(error)) if exchange.has_bad_moment() => {
+                        return Err(HandshakeError::Failed(error));
+                    }
+                    Err(error) => return Err(error),
+                }
+                // Before it has answered itself it may only ping.
+                let why = "the session is not initialized yet";
+                if let Some(answer) = refusal(&message, error::INVALID_REQUEST, why) {
+                    connection.send(answer.into()).await?;
+                }
+            }
+        }
+        // Over HTTP the nonsense was the answer.
+        let nonsense = was_nonsense.then_some(HandshakeError::Malformed);
+        Err(nonsense.unwrap_or_else(|| UpstreamError::Ended.into()))
     }
 
     /// Asks a server that is no legacy one whether it is a modern one, on a connection, or a process, of its own: some

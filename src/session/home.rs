@@ -8,6 +8,7 @@ use http::HeaderMap;
 
 use super::inbox::Inbox;
 use super::live::Session;
+use super::roots::RootsHabits;
 use crate::call::SessionFate;
 use crate::translate::subscription::Change;
 use crate::upstream::{Claim, Exchange, UpstreamError};
@@ -22,6 +23,9 @@ pub(super) trait Home: std::fmt::Debug + Send + Sync {
 
     /// Runs something in the background.
     fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>);
+
+    /// What is known of the server and roots.
+    fn roots_habits(&self) -> &RootsHabits;
 
     /// Answers a ping, and refuses a question, that came outside any call.
     fn refuse(&self, session: &Arc<Session>, message: &[u8]);
@@ -76,16 +80,20 @@ async fn answered(
     id: UpstreamId,
 ) -> Result<Bytes, AskError> {
     while let Some(message) = exchange.next_message().await? {
-        match Message::parse(&message) {
-            Ok(Message::Result { id: answered, .. }) if id.matches(answered) => return Ok(message),
-            Ok(Message::Error { .. }) => return Err(AskError::Refused),
-            Ok(Message::Notification { method, params }) => {
-                if let Some(change) = Change::parse(&method, params) {
-                    session.publish(&change);
+        for message in jsonrpc::batch(message) {
+            match Message::parse(&message) {
+                Ok(Message::Result { id: answered, .. }) if id.matches(answered) => {
+                    return Ok(message);
                 }
+                Ok(Message::Error { .. }) => return Err(AskError::Refused),
+                Ok(Message::Notification { method, params }) => {
+                    if let Some(change) = Change::parse(&method, params) {
+                        session.publish(&change);
+                    }
+                }
+                Ok(Message::Request { .. }) => home.refuse(&session, &message),
+                Ok(Message::Result { .. }) | Err(_) => {}
             }
-            Ok(Message::Request { .. }) => home.refuse(&session, &message),
-            Ok(Message::Result { .. }) | Err(_) => {}
         }
     }
     Err(UpstreamError::Ended.into())

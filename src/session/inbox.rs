@@ -8,12 +8,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::wire::jsonrpc::Message;
+use crate::wire::legacy;
 
 /// Messages that wait for the call that has the session. Real servers ask one or two things at a time.
 const QUEUE_MAX: usize = 64;
 
 /// Questions outside any call that are kept beside the queue, so that old ones can be found and refused.
 const STRAYS_MAX: usize = 16;
+
+/// What may be kept beside the queue while one question is waited for: as much as the queue holds. A server that says more
+/// before any call finds the queue full.
+const KEPT_MAX: usize = QUEUE_MAX;
 
 /// The largest question that waits while no call has the session: as large as a schema may be. Whatever a server
 /// asks of idle sessions costs at most as much as all places times this.
@@ -77,19 +82,26 @@ impl Inbox {
         waiting
     }
 
-    /// Done when a question of this method waits, which is not taken out. Cancel-safe.
-    pub(super) async fn asked(&mut self, method: &str) {
+    /// Done when a question of this method waits, which is not taken out, or none can come any more; whether one waits.
+    /// What concerns no call that is yet to come is let go. Cancel-safe.
+    pub(super) async fn asked(&mut self, method: &str) -> bool {
         let is_it = |arrived: &Arrived| match Message::parse(&arrived.message) {
             Ok(Message::Request { method: asked, .. }) => asked == method,
             _ => false,
         };
         if self.stray.iter().any(is_it) {
-            return;
+            return true;
         }
-        while let Some(arrived) = self.arriving.recv().await {
-            self.stray.push_back(arrived);
-            if self.stray.back().is_some_and(is_it) {
-                return;
+        while self.stray.len() < KEPT_MAX {
+            let Some(arrived) = self.arriving.recv().await else {
+                return false;
+            };
+            if is_it(&arrived) {
+                self.stray.push_back(arrived);
+                return true;
+            }
+            if may_wait(&arrived.message) {
+                self.stray.push_back(arrived);
             }
         }
         std::future::pending().await
@@ -113,8 +125,19 @@ impl Inbox {
     }
 }
 
+/// Whether a message concerns a call that is yet to come: a question, or what takes one back.
+fn may_wait(message: &[u8]) -> bool {
+    match Message::parse(message) {
+        Ok(Message::Request { .. }) => true,
+        Ok(Message::Notification { method, .. }) => method == legacy::CANCELLED,
+        Ok(Message::Result { .. } | Message::Error { .. }) | Err(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use futures_util::poll;
+
     use super::*;
 
     fn filled(count: usize) -> (Slot, Inbox) {
@@ -145,5 +168,49 @@ mod tests {
         inbox.overdue(Instant::now(), Duration::from_secs(30));
         let expected: Vec<Bytes> = (0..20).map(|n| Bytes::from(n.to_string())).collect();
         assert_eq!(inbox.take(), expected);
+    }
+
+    fn message(method: &str, id: Option<usize>) -> Bytes {
+        let id = id.map_or_else(String::new, |id| format!(r#","id":{id}"#));
+        format!(r#"{{"jsonrpc":"2.0","method":"{method}"{id}}}"#).into()
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_question_keeps_no_more_than_a_call_needs() {
+        let (slot, mut inbox) = Inbox::new();
+        let kept = [
+            message("sampling/createMessage", Some(1)),
+            message(legacy::CANCELLED, None),
+            message(legacy::ROOTS_LIST, Some(2)),
+        ];
+        {
+            let mut asked = std::pin::pin!(inbox.asked(legacy::ROOTS_LIST));
+            for _ in 0..QUEUE_MAX {
+                assert!(slot.put(&message("notifications/message", None)));
+                assert!(poll!(asked.as_mut()).is_pending());
+            }
+            for message in &kept {
+                assert!(slot.put(message));
+            }
+            assert!(asked.await);
+        }
+        assert_eq!(inbox.take(), kept);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_goes_on_asking_finds_the_queue_full() {
+        let (slot, mut inbox) = Inbox::new();
+        let mut taken = 0;
+        {
+            let mut asked = std::pin::pin!(inbox.asked(legacy::ROOTS_LIST));
+            while taken < 1000 && slot.put(&message("sampling/createMessage", Some(taken))) {
+                taken += 1;
+                assert!(poll!(asked.as_mut()).is_pending());
+            }
+        }
+        assert_eq!(taken, KEPT_MAX + QUEUE_MAX);
+        drop(slot);
+        assert_eq!(inbox.take().len(), taken, "none of them is lost");
+        assert!(!inbox.asked(legacy::ROOTS_LIST).await, "none can come");
     }
 }

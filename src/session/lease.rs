@@ -77,6 +77,12 @@ impl Lease {
         self.session.connection.request(id, body, trace, claim)
     }
 
+    /// Whether the call has the session for itself.
+    #[must_use]
+    pub fn is_exclusive(&self) -> bool {
+        self.inbox.is_some()
+    }
+
     /// What waits on the session; nothing while it is shared.
     pub(super) fn inbox(&mut self) -> Option<&mut Inbox> {
         self.inbox.as_mut()

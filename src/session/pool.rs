@@ -8,6 +8,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::changes::{Audience, Changes};
@@ -23,7 +24,7 @@ use super::shelf::{LeaseMode, Shelf};
 use super::{Caller, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
-use crate::upstream::{Connection, GeneralStream, Target, Transport, UpstreamError};
+use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
 use crate::wire::error;
 use crate::wire::jsonrpc::UpstreamId;
 
@@ -57,7 +58,8 @@ pub struct Pool {
     next_number: AtomicU64,
     /// The server is known to open a general stream: sessions are not to be waited for, they cannot be shared.
     offers_general_stream: AtomicBool,
-    is_closing: AtomicBool,
+    /// Cancelled when no session is to be opened any more.
+    closing: CancellationToken,
     roots_habits: RootsHabits,
     changes: Arc<Changes>,
     tasks: TaskTracker,
@@ -98,7 +100,7 @@ impl Pool {
             next_id: AtomicU64::new(1),
             next_number: AtomicU64::new(1),
             offers_general_stream: AtomicBool::new(false),
-            is_closing: AtomicBool::new(false),
+            closing: CancellationToken::new(),
             roots_habits: RootsHabits::default(),
             changes: Arc::default(),
             tasks,
@@ -115,18 +117,13 @@ impl Pool {
     /// Whether all messages of a session share one channel, as far as is known.
     #[must_use]
     pub fn uses_channels(&self) -> bool {
-        self.target.transports().first() != Some(&Transport::StreamableHttp)
+        self.target.uses_channels()
     }
 
     /// What the server says has changed, on any of its sessions.
     #[must_use]
     pub fn changes(&self) -> &Arc<Changes> {
         &self.changes
-    }
-
-    /// What is known of the server and roots.
-    pub(super) fn roots_habits(&self) -> &RootsHabits {
-        &self.roots_habits
     }
 
     /// A session for one call of `caller`: a warm one, or a new one.
@@ -167,7 +164,7 @@ impl Pool {
     }
 
     fn is_closing(&self) -> bool {
-        self.is_closing.load(Ordering::Acquire)
+        self.closing.is_cancelled()
     }
 
     fn home(self: &Arc<Self>) -> Arc<dyn Home> {
@@ -247,6 +244,7 @@ impl Pool {
             credentials: caller.credentials.clone(),
             number,
             id: self.next_id(),
+            closing: &self.closing,
         };
         let opened = handshake.open(self.settings.initialize_timeout).await?;
         let general_stream = self.general_stream(number, &opened.0).await;
@@ -363,9 +361,10 @@ impl Pool {
         self.shelves.retain(|_, shelf| !shelf.is_unused());
     }
 
-    /// Closes all sessions that no call uses; the others close when their calls end.
+    /// Closes all sessions that no call uses, and gives up those that are being opened; the others close when their calls
+    /// end.
     pub fn close_all(&self) {
-        self.is_closing.store(true, Ordering::Release);
+        self.closing.cancel();
         for mut shelf in self.shelves.iter_mut() {
             for session in shelf.take_idle(|_| true) {
                 self.close(session);
@@ -381,6 +380,10 @@ impl Home for Pool {
 
     fn run(&self, task: Pin<Box<dyn Future<Output = ()> + Send>>) {
         self.tasks.spawn(task);
+    }
+
+    fn roots_habits(&self) -> &RootsHabits {
+        &self.roots_habits
     }
 
     fn refuse(&self, session: &Arc<Session>, message: &[u8]) {

@@ -13,11 +13,12 @@ use tokio::time::{sleep, timeout};
 
 use super::Caller;
 use super::error::LeaseError;
+use super::home::Home;
 use super::lease::Lease;
 use super::pool::Pool;
-use super::roots::{Asks, RootsHabits};
+use super::roots::{Asks, Habit, RootsHabits};
 use super::shelf::LeaseMode;
-use crate::call::SessionFate;
+use crate::call::{Origin, SessionFate};
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
 
@@ -30,12 +31,25 @@ const QUIET: Duration = Duration::from_millis(100);
 /// How long a server may take to ask of which is known that it asks by itself.
 const FIRST_MAX: Duration = Duration::from_secs(1);
 
+/// How long it may take where it is in doubt whether it asks by itself. It decides for all its sessions to come whether
+/// they are waited on, so it is generous.
+const DOUBT_MAX: Duration = Duration::from_secs(3);
+
 /// How long a server may take to ask again. It decides whether its sessions can be used again at all.
 const AGAIN_MAX: Duration = Duration::from_secs(3);
 
 /// What a server gets to take new roots in before a call goes up: real ones look at each directory first, and answer
 /// pings meanwhile.
 const TAKING_IN: Duration = Duration::from_millis(250);
+
+/// What came of waiting for a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Asked,
+    Silence,
+    /// Nothing can come any more. It says nothing of what the server does.
+    Over,
+}
 
 impl Pool {
     /// A session for a call whose client has roots, on which the server had the occasion to ask for them.
@@ -76,49 +90,68 @@ impl Lease {
                 true
             }
             Asks::Not => true,
-            Asks::InCalls => {
-                self.tell_roots_changed().await;
-                true
-            }
+            Asks::InCalls => self.asks_in_time().await,
             Asks::ByItself => self.asks_again(habits).await || !has_kept,
+            Asks::InDoubt => match habits.habit() {
+                Habit::InCalls => self.asks_in_time().await,
+                Habit::ByItself => self.asks_again(habits).await || !has_kept,
+                // The next new session shows what this one does.
+                Habit::Unknown | Habit::InDoubt => !has_kept,
+            },
         }
+    }
+
+    /// A server that asks in calls is told, in case that it remembers. The next call is asked as the last one was.
+    async fn asks_in_time(&self) -> bool {
+        self.tell_roots_changed().await;
+        true
     }
 
     async fn watch_for_roots(&mut self, habits: &RootsHabits) {
         // Without a general stream there is nothing outside of calls.
-        let is_asked = self.inbox().is_some() && {
+        if self.inbox().is_some() {
             let pinged = timeout(PING_MAX, self.ask(legacy::PING, b"{}")).await;
-            let was_expected = habits.asks_by_itself();
-            let within = if was_expected { FIRST_MAX } else { QUIET };
             tracing::trace!(is_answered = pinged.is_ok(), "a new session was pinged");
-            self.is_asked_for_roots(within).await
-        };
-        habits.has_asked(is_asked);
+            let habit = habits.habit();
+            match self.hears_of_roots(first_max(habit)).await {
+                Heard::Asked => habits.was_watched(habit, true),
+                Heard::Silence => habits.was_watched(habit, false),
+                Heard::Over => {}
+            }
+        }
         self.session.roots().were_waited_for();
     }
 
     async fn asks_again(&mut self, habits: &RootsHabits) -> bool {
-        if self.is_asked_for_roots(Duration::ZERO).await {
-            return true;
+        match self.hears_of_roots(Duration::ZERO).await {
+            Heard::Asked => return true,
+            Heard::Over => return false,
+            Heard::Silence => {}
         }
         if !self.tell_roots_changed().await {
             return false;
         }
-        let is_asked = self.is_asked_for_roots(AGAIN_MAX).await;
-        if !is_asked {
-            habits.has_not_asked_again();
+        let heard = self.hears_of_roots(AGAIN_MAX).await;
+        match heard {
+            Heard::Asked => habits.was_told(true),
+            Heard::Silence => habits.was_told(false),
+            Heard::Over => {}
         }
-        is_asked
+        heard == Heard::Asked
     }
 
     /// Whether a question for roots waits on the session, or comes in time.
-    async fn is_asked_for_roots(&mut self, within: Duration) -> bool {
+    async fn hears_of_roots(&mut self, within: Duration) -> Heard {
         let Some(inbox) = self.inbox() else {
-            return false;
+            return Heard::Over;
         };
-        timeout(within, inbox.asked(legacy::ROOTS_LIST))
-            .await
-            .is_ok()
+        let asked = timeout(within, inbox.asked(legacy::ROOTS_LIST)).await;
+        match asked {
+            Ok(true) => Heard::Asked,
+            Ok(false) => Heard::Over,
+            Err(_) if self.session.is_gone() => Heard::Over,
+            Err(_) => Heard::Silence,
+        }
     }
 
     /// Whether the server took it.
@@ -127,9 +160,18 @@ impl Lease {
         self.sender().send(message.into()).await.is_ok()
     }
 
-    /// The server has asked for roots, by itself or within the call.
-    pub fn was_asked_for_roots(&self, by_itself: bool) {
-        self.session.roots().were_asked(by_itself);
+    /// The server has asked for roots. What comes beside a call's own stream may have been asked because of the call, or
+    /// by a server that is slow to ask by itself and keeps what it is told for other calls.
+    pub fn was_asked_for_roots(&self, origin: Origin) {
+        let asks = match origin {
+            Origin::Stray => Asks::ByItself,
+            Origin::Exchange if !self.is_on_channel() => Asks::InCalls,
+            Origin::Exchange | Origin::Session => Asks::InDoubt,
+        };
+        self.session.roots().were_asked(asks);
+        if asks == Asks::InDoubt {
+            self.home.roots_habits().is_doubtful();
+        }
     }
 
     /// Takes in which roots the server is given; whether they are new to it.
@@ -146,5 +188,14 @@ impl Lease {
             tracing::trace!(is_answered = answered.is_ok(), "roots were given");
             sleep(TAKING_IN).await;
         }
+    }
+}
+
+/// How long a new session is watched.
+fn first_max(habit: Habit) -> Duration {
+    match habit {
+        Habit::Unknown | Habit::InCalls => QUIET,
+        Habit::InDoubt => DOUBT_MAX,
+        Habit::ByItself => FIRST_MAX,
     }
 }

@@ -104,6 +104,18 @@ impl Target {
         }
     }
 
+    /// Whether all messages of a session share one channel, as far as is known. What became doubtful still holds for the
+    /// sessions that are open.
+    #[must_use]
+    pub fn uses_channels(&self) -> bool {
+        match self {
+            Self::Http(http) => http
+                .found()
+                .is_some_and(|found| found.transport != Transport::StreamableHttp),
+            Self::WebSocket(_) | Self::Stdio(_) => true,
+        }
+    }
+
     /// Remembers that the server speaks this, as a session over it shows.
     pub fn was_found(&self, transport: Transport) {
         let Self::Http(http) = self else { return };

@@ -1,11 +1,12 @@
 //! What a server is, found by asking: what shows it, what shows nothing, and what becomes of what was found.
 
+use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::support::chameleon::{Chameleon, Face, Get};
-use crate::support::client::Client;
+use crate::support::client::{Client, META_LOG_LEVEL};
 use crate::support::gateway::{Config, Gateway};
-use crate::support::text_of;
+use crate::support::{eventually, text_of};
 
 /// A server, a gateway in front of it and a client in front of that.
 struct Stage {
@@ -214,4 +215,52 @@ async fn a_server_that_becomes_a_modern_one_is_told_apart() {
         assert!(message.contains("revision 2026-07-28"), "{message}");
         assert_eq!(asked.last().map(String::as_str), Some(DISCOVER));
     }
+}
+
+/// Revision 2025-03-26 lets a server answer with an array.
+#[tokio::test]
+async fn answers_in_arrays_are_read_whatever_they_answer() {
+    let stage = Stage::new(Face::Batches).await;
+    stage.works().await;
+    let log = stage.gateway.log();
+    assert!(!log.contains("could not be read"), "{log}");
+}
+
+/// Two calls at once that want log messages, to a server on whose channel nothing says whose those are: each has a
+/// session for itself. How many were opened for them.
+async fn opened_for_listening_calls(stage: &Stage) -> usize {
+    stage.server.take_asked();
+    let plain = stage.client.clone().able(json!({}));
+    let request = plain.tool("waits", json!({}));
+    let request = request.meta(META_LOG_LEVEL, json!("info"));
+    let legs = [request.open().await, request.open().await];
+    let asked = || stage.server.asked_names();
+    let calls = |names: &[String]| {
+        names
+            .iter()
+            .filter(|name| *name == "POST tools/call")
+            .count()
+    };
+    eventually("both calls", || async { calls(&asked()) == 2 }).await;
+    let opened = asked().iter().filter(|name| *name == "GET").count();
+    drop(legs);
+    opened
+}
+
+#[tokio::test]
+async fn log_messages_are_told_apart_whatever_is_known_of_the_transport() {
+    let stage = Stage::new(Face::HttpSse).await;
+    let opened = opened_for_listening_calls(&stage).await;
+    assert_eq!(opened, 2, "before anything was found");
+    stage.gateway.settled().await;
+    let stage = Stage::with(Face::HttpSse, |config| config.timer("session_idle", "60s")).await;
+    let plain = stage.client.clone().able(json!({}));
+    plain.call("echo").await.result();
+    // Another caller is refused.
+    stage.server.turn(Face::Status(401, None));
+    let refused = plain.named("bob").call("echo").await;
+    assert!(refused.is_error());
+    stage.server.turn(Face::HttpSse);
+    let opened = opened_for_listening_calls(&stage).await;
+    assert_eq!(opened, 1, "one was there");
 }

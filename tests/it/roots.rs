@@ -1,14 +1,22 @@
 //! Servers that ask for roots outside of any call, and keep them for their session.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use tempfile::NamedTempFile;
 
+use crate::program::numbers;
 use crate::support::client::Client;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{eventually, text_of};
 
 /// A gateway in front of a program with this manner, and two clients who differ in nothing but their roots.
 async fn stage(manner: &str) -> (Gateway, Client) {
-    let config = Config::program(&[manner]).timer("session_idle", "60s");
+    stage_of(&[manner]).await
+}
+
+/// The same with several manners.
+async fn stage_of(manners: &[&str]) -> (Gateway, Client) {
+    let config = Config::program(manners).timer("session_idle", "60s");
     let gateway = config.start().await;
     let client = Client::of(&gateway).able(json!({"roots": {}}));
     (gateway, client)
@@ -16,7 +24,12 @@ async fn stage(manner: &str) -> (Gateway, Client) {
 
 /// What a call says whose client has this root; it is asked for it once.
 async fn with_root(client: &Client, uri: &str) -> String {
-    let request = client.tool("roots", json!({}));
+    calls_with_root(client, "roots", uri).await
+}
+
+/// The same of any tool.
+async fn calls_with_root(client: &Client, tool: &str, uri: &str) -> String {
+    let request = client.tool(tool, json!({}));
     let asked = request.send().await.asked();
     assert_eq!(asked.keys(), ["roots"]);
     let roots = json!({"roots": [{"uri": uri}]});
@@ -75,5 +88,60 @@ async fn a_list_is_served_without_roots_of_others() {
     assert_eq!(with_root(&client, "file:///two").await, "file:///two");
     list.send().await.result();
     assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Its first question comes when a call is running already, as if that call had been the reason; but it keeps what it is
+/// told, and asks again too late for a call that goes up at once.
+#[tokio::test]
+async fn a_server_that_asks_late_serves_nobody_with_the_roots_of_another() {
+    let (gateway, client) = stage("roots_late").await;
+    for uri in ["file:///one", "file:///two", "file:///three"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    // The first one is given up, the second one has shown that the server asks by itself.
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Over a channel that looks the same at first. One session is given up for it, and no more.
+#[tokio::test]
+async fn a_server_that_asks_in_calls_keeps_its_sessions() {
+    let (gateway, client) = stage("").await;
+    for uri in ["file:///one", "file:///two", "file:///three", "file:///two"] {
+        assert_eq!(calls_with_root(&client, "ask_roots", uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Silence for once may mean anything: the next session is used again.
+#[tokio::test]
+async fn a_server_that_is_busy_for_once_keeps_its_next_session() {
+    let (gateway, client) = stage("roots").await;
+    assert_eq!(with_root(&client, "file:///one").await, "file:///one");
+    let pid = i32::try_from(numbers(&gateway, "pid")[0]).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+    for uri in ["file:///two", "file:///three", "file:///four"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 2);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// A process that ends while it is waited for has said nothing of what it would do, however often that happens.
+#[tokio::test]
+async fn a_server_that_dies_when_it_is_told_is_not_one_that_does_not_ask() {
+    let fatal = NamedTempFile::new().unwrap();
+    let dies = format!("dies-while={}", fatal.path().display());
+    let (gateway, client) = stage_of(&["roots", &dies]).await;
+    for uri in ["file:///one", "file:///two", "file:///three"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    fatal.close().unwrap();
+    for uri in ["file:///four", "file:///five"] {
+        assert_eq!(with_root(&client, uri).await, uri);
+    }
+    assert_eq!(processes(&gateway), 3);
     assert_eq!(gateway.terminate().await, 0);
 }

@@ -2,6 +2,9 @@
 
 use serde_json::json;
 
+use crate::program::{is_alive, numbers};
+use crate::support::client::Client;
+use crate::support::gateway::Config;
 use crate::support::puppet::{Ending, Handshake, Ledger, Manner, OnCancel, Puppet};
 use crate::support::stage::{Gate, Stage};
 use crate::support::{accept, eventually, text_of};
@@ -180,6 +183,26 @@ async fn a_call_whose_session_is_still_being_opened_is_told() {
         leg.finish().await.lost(false);
     }
     assert_eq!(stage.gateway.ended().await, 0);
+}
+
+/// The handshake may take a minute. What was started for it is ended in good order all the same, and at once.
+#[tokio::test]
+async fn a_program_that_is_still_being_opened_is_ended_with_all_it_started() {
+    let silent = "sleep 600 & echo child $! >&2; echo pid $$ >&2; wait";
+    let gateway = Config::command(&["sh", "-c", silent])
+        .timer("shutdown_deadline", "200ms")
+        .timer("stop_grace", "100ms")
+        .start()
+        .await;
+    let leg = Client::of(&gateway).tool("echo", json!({})).open().await;
+    let all = || [numbers(&gateway, "child"), numbers(&gateway, "pid")].concat();
+    eventually("the processes", || async { all().len() == 2 }).await;
+    let all = all();
+    gateway.signal_end();
+    leg.finish().await.lost(false);
+    let log = gateway.log_to_the_end().await;
+    assert!(!log.contains("could not be closed"), "{log}");
+    assert!(!all.iter().any(|pid| is_alive(*pid)), "{all:?}");
 }
 
 #[tokio::test]

@@ -22,6 +22,8 @@ pub(crate) enum Face {
     HttpSse,
     /// Streamable HTTP, and what GET gets.
     Streamable(Get),
+    /// Streamable HTTP without GET, each answer in an array.
+    Batches,
     /// A modern server, and what `initialize` gets: a status and the code of a JSON-RPC error, if there is one.
     Modern(u16, Option<i64>),
     /// This status to everything, and the code of a JSON-RPC error, if there is one.
@@ -53,6 +55,13 @@ pub(crate) struct Chameleon {
 pub(crate) struct Asked {
     pub(crate) head: Head,
     pub(crate) body: Value,
+}
+
+impl Asked {
+    fn name(&self) -> String {
+        let method = self.body["method"].as_str().unwrap_or_default();
+        format!("{} {method}", self.head.word(0)).trim().to_owned()
+    }
 }
 
 impl Chameleon {
@@ -93,12 +102,13 @@ impl Chameleon {
 
     /// The same as verbs and methods.
     pub(crate) fn take_asked_names(&self) -> Vec<String> {
-        let asked = self.take_asked();
-        let name = |asked: Asked| {
-            let method = asked.body["method"].as_str().unwrap_or_default();
-            format!("{} {method}", asked.head.word(0)).trim().to_owned()
-        };
-        asked.into_iter().map(name).collect()
+        self.take_asked().iter().map(Asked::name).collect()
+    }
+
+    /// The same again, as long as it is not taken.
+    pub(crate) fn asked_names(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().map(Asked::name).collect()
     }
 
     async fn serve(
@@ -143,6 +153,11 @@ impl Chameleon {
                     Some(answer) => whole(&mut writer, 200, &answer.to_string()).await?,
                     None => whole(&mut writer, 202, "").await?,
                 },
+                Face::Batches if verb == "GET" => whole(&mut writer, 405, "").await?,
+                Face::Batches => match answer(&body) {
+                    Some(answer) => whole(&mut writer, 200, &format!("[{answer}]")).await?,
+                    None => whole(&mut writer, 202, "").await?,
+                },
                 Face::Modern(..) if !is_post => whole(&mut writer, 405, "").await?,
                 Face::Modern(..) if body["method"] == "server/discover" => {
                     let result = json!({
@@ -165,7 +180,7 @@ impl Chameleon {
 const EVENT_STREAM: &[u8] =
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
 
-/// What a legacy server says to a message.
+/// What a legacy server says to a message; the tool `waits` never ends.
 fn answer(message: &Value) -> Option<Value> {
     let id = message.get("id")?;
     let result = match message["method"].as_str()? {
@@ -175,6 +190,7 @@ fn answer(message: &Value) -> Option<Value> {
             "serverInfo": {"name": "chameleon", "version": "1"},
         }),
         "tools/list" => json!({"tools": []}),
+        "tools/call" if message["params"]["name"] == "waits" => return None,
         _ => text("echo"),
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))

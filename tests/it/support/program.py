@@ -1,11 +1,12 @@
 """A legacy server over stdio that does as its tools and its arguments say; no SDK, so that it can misbehave.
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
-offspring (starts a child that outlives it), heir (starts one that has its streams too), roots (asks for roots as soon as it may, and when
-they changed), roots_once (only at first), mute (closes its output at once), antique (speaks a revision that nobody knows),
-fails-while=PATH (ends at once as long as that file is there).
-Tools: roots (those it was given, which it takes a moment to take in), echo, env, pid, ask, ask_log, log, die, bye (answers and ends), deafen (closes
-its input), mute (closes its output), big, nonsense, wrong_id, ask_late, slow, change.
+offspring (starts a child that outlives it), heir (starts one that has its streams too), roots (asks for roots as soon as
+it may, and when they changed), roots_once (only at first), roots_late (takes long to ask, both times, and answers roots
+only when it was told some), mute (closes its output at once), antique (speaks a revision that nobody knows),
+fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
+Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
+bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, wrong_id, ask_late, slow, change.
 """
 
 import json
@@ -24,6 +25,7 @@ ANSWERS = {}
 FREE = threading.Event()
 IDS = iter(range(10**9))
 ROOTS = []
+LEARNT = threading.Event()
 
 
 def say(line):
@@ -59,10 +61,13 @@ def form(name):
 
 
 def learn_roots():
+    if "roots_late" in MANNERS:
+        threading.Event().wait(0.3)
     answer = ask("roots/list", {})
     # As a real server does that looks at each directory first.
     threading.Event().wait(0.1)
     ROOTS[:] = [root["uri"] for root in answer.get("result", {"roots": [{"uri": "refused"}]})["roots"]]
+    LEARNT.set()
 
 
 def said(answer):
@@ -75,7 +80,11 @@ def call(key, name, arguments, meta):
         send(id=key, result=text(json.dumps(arguments)))
     elif name == "env":
         send(id=key, result=text(json.dumps(dict(os.environ))))
+    elif name == "ask_roots":
+        send(id=key, result=text(ask("roots/list", {})["result"]["roots"][0]["uri"]))
     elif name == "roots":
+        if "roots_late" in MANNERS:
+            LEARNT.wait()
         send(id=key, result=text(" ".join(ROOTS)))
     elif name == "pid":
         send(id=key, result=text(str(os.getpid())))
@@ -131,10 +140,12 @@ def take(message):
         revision = "1999-01-01" if "antique" in MANNERS else "2025-06-18"
         send(id=key, result={"protocolVersion": revision, "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
     elif method == "notifications/initialized":
-        if "roots" in MANNERS or "roots_once" in MANNERS:
+        if {"roots", "roots_late", "roots_once"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "notifications/roots/list_changed":
-        if "roots" in MANNERS:
+        if os.path.exists(GIVEN.get("dies-while", "")):
+            os._exit(7)
+        if {"roots", "roots_late"} & set(MANNERS):
             threading.Thread(target=learn_roots, daemon=True).start()
     elif method == "ping":
         send(id=key, result={})
