@@ -2,6 +2,8 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -11,10 +13,10 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{ProcessLimits, Stdio};
+use super::{Fate, Stdio};
 use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::{ChannelEnd, UpstreamError};
 use crate::wire::line::{Line, Lines, one_line};
@@ -37,67 +39,73 @@ const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 /// One process.
 pub(super) struct Process {
-    backend: Box<str>,
+    server: Arc<Stdio>,
     pid: Option<u32>,
+    started: Instant,
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: ChildStderr,
-    limits: ProcessLimits,
     carriage: Carriage,
 }
 
 impl Process {
     /// Starts the program of a server; what it says goes to the hub.
-    pub(super) fn start(server: &Stdio, carriage: Carriage) -> io::Result<Self> {
+    pub(super) fn start(server: &Arc<Stdio>, carriage: Carriage) -> io::Result<Self> {
         let mut child = server.program.command().spawn()?;
         let piped = || io::Error::other("a stream is no pipe");
         let stdin = child.stdin.take().ok_or_else(piped)?;
         let stdout = child.stdout.take().ok_or_else(piped)?;
         let stderr = child.stderr.take().ok_or_else(piped)?;
-        let (backend, pid) = (server.backend.clone(), child.id());
+        let (backend, pid) = (&server.backend, child.id());
         tracing::debug!(%backend, pid, "a process of the server is started");
         Ok(Self {
-            backend,
+            server: Arc::clone(server),
             pid,
+            started: Instant::now(),
             child,
             stdin,
             stdout,
             stderr,
-            limits: server.limits.clone(),
             carriage,
         })
     }
 
-    /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left;
-    /// whether it ended by itself.
-    pub(super) async fn carry(self, mut parcels: mpsc::Receiver<Parcel>) -> bool {
+    /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left.
+    pub(super) async fn carry(self, mut parcels: mpsc::Receiver<Parcel>) {
         let Self {
-            backend,
+            server,
             pid,
+            started,
             mut child,
             stdin,
             mut stdout,
             mut stderr,
-            limits,
             carriage: Carriage { hub, end },
         } = self;
+        let (backend, limits) = (&server.backend, &server.limits);
         let is_over = CancellationToken::new();
         let logging = async {
             tokio::select! {
-                () = log_errors(&mut stderr, &backend, pid) => {}
+                () = log_errors(&mut stderr, backend, pid) => {}
                 () = async { is_over.cancelled().await; sleep(LAST_WORDS_MAX).await } => {}
             }
         };
         let carrying = async {
             let mut unwritten = None;
             let ended = tokio::select! {
-                ended = read(&mut stdout, &mut child, &hub, &backend, limits.message_bytes_max) => ended,
+                ended = read(&mut stdout, &mut child, &hub, backend, limits.message_bytes_max) => ended,
                 ended = write(stdin, &mut parcels, &mut unwritten) => ended,
                 () = end.wanted.cancelled() => ChannelEnd::Stopped,
             };
-            let is_unwanted = matches!(ended, ChannelEnd::Stopped);
-            if !is_unwanted {
+            let was_good = end.was_good.load(Ordering::Acquire);
+            let fate = match ended {
+                _ if !was_good => Fate::Useless,
+                ChannelEnd::Stopped => Fate::Unwanted,
+                _ => Fate::Fell,
+            };
+            server.takes_in(fate, started);
+            if !matches!(ended, ChannelEnd::Stopped) {
                 let error = crate::observe::chain(&ended);
                 tracing::warn!(%backend, pid, error, "a session with the server is over");
             }
@@ -110,11 +118,9 @@ impl Process {
                 () = drain(&mut stdout) => {}
             }
             is_over.cancel();
-            !is_unwanted
         };
-        let (ended_by_itself, ()) = tokio::join!(carrying, logging);
+        tokio::join!(carrying, logging);
         end.done.cancel();
-        ended_by_itself
     }
 }
 
