@@ -2,9 +2,10 @@
 //!
 //! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON (banners) are
 //! logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
-//! told, and the next one is started after a pause that grows while processes do not last. One with which no session can
-//! be opened did not last. One that was opened and is not needed any more was good: pauses begin anew. It has its input closed; if that does not end it, it is asked (SIGTERM) and then made
-//! to (SIGKILL), with everything that it started and that stayed in its process group.
+//! told, and the next one is started after a pause that grows while processes do not last, or no session can be opened
+//! with them. One that was good and is not needed any more makes pauses begin anew. It has its input closed; if that
+//! does not end it, it is asked (SIGTERM) and then made to (SIGKILL), with everything that it started and that stayed
+//! in its process group.
 //! Spec: 2025-11-25 basic/transports, "stdio"; basic/lifecycle, "Shutdown".
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +26,9 @@ pub use program::Program;
 
 use process::Process;
 
-/// The pauses before a program that did not last is started again.
+/// The first pause before a program that did not last is started again: who waits for it does not notice. Arbitrary.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Well below what callers wait for a session.
+/// The longest one. Well below the minute that clients wait.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The clocks and bounds of processes; see the configuration.

@@ -21,10 +21,10 @@ use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::{ChannelEnd, UpstreamError};
 use crate::wire::line::{Line, Lines, one_line};
 
-/// How much is read at once: what a pipe holds.
+/// How much is read at once: what a pipe of Linux holds.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest line of standard error, and of a banner, that is logged.
+/// The longest line of standard error, and of a banner, that is logged. Some lines of a stack trace; arbitrary.
 const LOGGED_BYTES_MAX: usize = 4 << 10;
 
 /// How long a process that has closed a stream may take to say with what status it ends: that is the better reason.
@@ -32,9 +32,11 @@ const LOGGED_BYTES_MAX: usize = 4 << 10;
 const STATUS_WAIT: Duration = Duration::from_millis(200);
 
 /// How often a process group is looked for that has outlived its leader: nothing tells of its end.
+/// Arbitrary: well below any grace.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long standard error is read after the end: what was started may have inherited it.
+/// Arbitrary; what was written before is in the pipe by then.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 /// One process.
@@ -125,7 +127,7 @@ impl Process {
 }
 
 /// Reads messages up to the end of the process, or of its output. The process is watched as well: what it started may
-/// have its output too, and keep that open.
+/// have its output too, and keep that open. Cancelled, it may lose a message: then the channel is over.
 async fn read(
     stdout: &mut ChildStdout,
     child: &mut Child,
@@ -190,13 +192,15 @@ fn may_be_message(line: &[u8]) -> bool {
     matches!(line.first(), Some(b'{' | b'[')) && serde_json::from_slice::<&RawValue>(line).is_ok()
 }
 
+/// Reads more of a stream. Cancel-safe: what it was cancelled before was not read.
 async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Result<usize> {
     lines.buffer().reserve(READ_BYTES);
     from.read_buf(lines.buffer()).await
 }
 
 /// Writes messages until the process does not take them; where the end of the one is told that it did not take is left
-/// in `unwritten`. When nobody has any more it only waits.
+/// in `unwritten`. When nobody has any more it only waits. Cancelled, it may leave a message half
+/// written: then the channel is over.
 async fn write(
     mut stdin: ChildStdin,
     parcels: &mut mpsc::Receiver<Parcel>,
@@ -220,7 +224,7 @@ async fn write(
     std::future::pending().await
 }
 
-/// Logs standard error to its end.
+/// Logs standard error to its end. Cancelled, it may lose a line, which nobody waits for any longer.
 async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
     let mut lines = Lines::new(LOGGED_BYTES_MAX);
     loop {
@@ -239,7 +243,7 @@ async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
     }
 }
 
-/// Reads what nobody wants any more.
+/// Reads what nobody wants any more. Cancel-safe: it has nothing to lose.
 async fn drain(stdout: &mut ChildStdout) {
     let mut unwanted = BytesMut::with_capacity(READ_BYTES);
     while matches!(stdout.read_buf(&mut unwanted).await, Ok(1..)) {
@@ -255,7 +259,8 @@ pub fn stop_max(grace: Duration) -> Duration {
     grace * 3
 }
 
-/// Ends a process whose input is closed, and its group.
+/// Ends a process whose input is closed, and its group. Cancelled, it would leave them running: nothing it is raced with
+/// ever ends.
 async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     let group = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
