@@ -308,6 +308,7 @@ impl Default for Limits {
             // RFC 9113 recommends that servers allow no fewer than 100, and that is what most do; half of it leaves
             // room for streams whose end the server has not heard of yet.
             upstream_streams_max: 50,
+            // The same.
             connections_max: 20_000,
             // Half of the connections: calls need some too.
             subscriptions_max: 10_000,

@@ -21,8 +21,9 @@ use crate::translate::subscription::Change;
 use crate::upstream::Connection;
 use crate::wire::modern::LogLevel;
 
-/// How long a server may take to end a session over HTTP: its place is wanted by others. A channel is ended by its
-/// transport, which has bounds of its own: the place of a process is free when nothing of it is left.
+/// How long a server may take to end a session over HTTP: its place is wanted by others, who wait twice as long for one
+/// by default. A channel is ended by its transport, which has bounds of its own: the place of a process is free when
+/// nothing of it is left.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// How the general stream of a session stands.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// Something that lasted for so long was no failure: the pauses begin anew.
+/// Something that lasted for so long was no failure: the pauses begin anew. Arbitrary: what is broken fails at
+/// once, or when it is first spoken to.
 const STEADY: Duration = Duration::from_secs(1);
 
-/// The longest pause that a peer's wish is believed.
+/// The longest pause that a peer may wish for. As long as clients wait: with more, nobody would be left to see the end.
 const WISH_MAX: Duration = Duration::from_secs(60);
 
 /// Pauses that grow while what follows them does not last.

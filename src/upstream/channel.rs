@@ -10,6 +10,7 @@
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -74,6 +75,8 @@ pub(super) struct Ending {
     pub(super) wanted: CancellationToken,
     /// Cancelled when nothing of it is left.
     pub(super) done: CancellationToken,
+    /// The server has opened a session on it: until then it was good for nothing.
+    pub(super) was_good: Arc<AtomicBool>,
 }
 
 /// What whoever carries a channel has of it: what arrives is given to the hub, and the end is as `end` says.
@@ -156,6 +159,7 @@ impl Channel {
     }
 
     pub(super) fn speaks(&self, revision: &str) {
+        self.end.was_good.store(true, Ordering::Release);
         self.way.speaks(revision);
     }
 

@@ -2,9 +2,10 @@
 //!
 //! One JSON-RPC message a line, on the process's standard input and output. Lines that are no JSON (banners) are
 //! logged and skipped, standard error is logged. A process that ends by itself ends its session: whoever waits is
-//! told, and the next one is started after a pause that grows while processes do not last. One that is not needed any
-//! more was good: pauses begin anew. It has its input closed; if that does not end it, it is asked (SIGTERM) and then made
-//! to (SIGKILL), with everything that it started and that stayed in its process group.
+//! told, and the next one is started after a pause that grows while processes do not last, or no session can be opened
+//! with them. One that was good and is not needed any more makes pauses begin anew. It has its input closed; if that
+//! does not end it, it is asked (SIGTERM) and then made to (SIGKILL), with everything that it started and that stayed
+//! in its process group.
 //! Spec: 2025-11-25 basic/transports, "stdio"; basic/lifecycle, "Shutdown".
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,9 +26,9 @@ pub use program::Program;
 
 use process::Process;
 
-/// The pauses before a program that did not last is started again.
+/// The first pause before a program that did not last is started again: who waits for it does not notice. Arbitrary.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
-/// Well below what callers wait for a session.
+/// The longest one. Well below the minute that clients wait.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// The clocks and bounds of processes; see the configuration.
@@ -61,6 +62,17 @@ struct Restarts {
     not_before: Option<Instant>,
 }
 
+/// What has become of a process.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    /// It was good, and is not needed any more.
+    Unwanted,
+    /// It ended by itself.
+    Fell,
+    /// However it ended, no session was opened with it.
+    Useless,
+}
+
 impl Stdio {
     /// The program of a backend. Its processes are looked after on `tasks`.
     #[must_use]
@@ -90,14 +102,7 @@ impl Stdio {
         let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
         let process = Process::start(self, carriage);
         let process = process.map_err(|error| UpstreamError::Connect(error.into()))?;
-        let (server, started) = (Arc::clone(self), Instant::now());
-        self.tasks.spawn(async move {
-            if process.carry(parcels).await {
-                server.did_not_last(started);
-            } else {
-                server.restarts().backoff.begin_anew();
-            }
-        });
+        self.tasks.spawn(process.carry(parcels));
         Ok(channel)
     }
 
@@ -108,19 +113,26 @@ impl Stdio {
             .filter(|moment| *moment > Instant::now())
     }
 
-    fn did_not_last(&self, started: Instant) {
+    /// Takes in what has become of a process that was started then. It is told at once, not when nothing of it is left:
+    /// whoever comes meanwhile has to wait already, and how long it took to end is no merit.
+    fn takes_in(&self, fate: Fate, started: Instant) {
         let mut restarts = self.restarts();
+        let now = Instant::now();
+        let lasted = match fate {
+            Fate::Unwanted => return restarts.backoff.begin_anew(),
+            Fate::Fell => now - started,
+            Fate::Useless => Duration::ZERO,
+        };
         // Processes that were running side by side and fall together have failed once.
         if restarts.failed_at.is_some_and(|failed| started <= failed) {
             return;
         }
-        let now = Instant::now();
         restarts.failed_at = Some(now);
-        let pause = restarts.backoff.after(now - started);
+        let pause = restarts.backoff.after(lasted);
         restarts.not_before = Some(now + pause);
         drop(restarts);
         let backend = &self.backend;
-        tracing::info!(%backend, ?pause, "the server's process ended by itself: the next one waits");
+        tracing::info!(%backend, ?pause, ?fate, "a process of the server did not last: the next one waits");
     }
 
     fn restarts(&self) -> std::sync::MutexGuard<'_, Restarts> {

@@ -82,6 +82,37 @@ async fn pauses_grow_while_a_program_does_not_last_and_begin_anew_after_a_good_s
     gateway.settled().await;
 }
 
+/// How long it takes to end is no merit, and nobody starts the next one in the meantime.
+#[tokio::test]
+async fn the_pause_counts_from_the_moment_at_which_a_process_was_of_no_use_any_more() {
+    let (gateway, client) = stage(&["mute", "stubborn"], |config| {
+        config.timer("stop_grace", "600ms")
+    })
+    .await;
+    for _ in 0..4 {
+        fails(&client).await;
+    }
+    failed(&gateway, 4, 4).await;
+    assert_eq!(pauses(&gateway), ["100ms", "200ms", "400ms", "800ms"]);
+    for (gap, pause) in gaps(&gateway).into_iter().zip([100, 200, 400]) {
+        assert!(gap >= pause, "{gap} ms, not {pause}");
+    }
+    gateway.settled().await;
+}
+
+/// However it ends: it was good for nothing.
+#[tokio::test]
+async fn a_process_with_which_no_session_could_be_opened_has_failed() {
+    let (gateway, client) = stage(&["antique"], |config| config).await;
+    for _ in 0..3 {
+        let message = refusal(&client.call("echo").await, -32603);
+        assert!(message.contains("wants protocol revision"), "{message}");
+    }
+    failed(&gateway, 3, 3).await;
+    assert_eq!(pauses(&gateway), ["100ms", "200ms", "400ms"]);
+    gateway.settled().await;
+}
+
 /// What falls at once has failed once, however many processes it was.
 #[tokio::test]
 async fn processes_that_are_killed_together_make_one_pause() {

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -11,18 +13,18 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{ProcessLimits, Stdio};
+use super::{Fate, Stdio};
 use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::{ChannelEnd, UpstreamError};
 use crate::wire::line::{Line, Lines, one_line};
 
-/// How much is read at once: what a pipe holds.
+/// How much is read at once: what a pipe of Linux holds.
 const READ_BYTES: usize = 64 << 10;
 
-/// The longest line of standard error, and of a banner, that is logged.
+/// The longest line of standard error, and of a banner, that is logged. Some lines of a stack trace; arbitrary.
 const LOGGED_BYTES_MAX: usize = 4 << 10;
 
 /// How long a process that has closed a stream may take to say with what status it ends: that is the better reason.
@@ -30,74 +32,82 @@ const LOGGED_BYTES_MAX: usize = 4 << 10;
 const STATUS_WAIT: Duration = Duration::from_millis(200);
 
 /// How often a process group is looked for that has outlived its leader: nothing tells of its end.
+/// Arbitrary: well below any grace.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// How long standard error is read after the end: what was started may have inherited it.
+/// Arbitrary; what was written before is in the pipe by then.
 const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 /// One process.
 pub(super) struct Process {
-    backend: Box<str>,
+    server: Arc<Stdio>,
     pid: Option<u32>,
+    started: Instant,
     child: Child,
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: ChildStderr,
-    limits: ProcessLimits,
     carriage: Carriage,
 }
 
 impl Process {
     /// Starts the program of a server; what it says goes to the hub.
-    pub(super) fn start(server: &Stdio, carriage: Carriage) -> io::Result<Self> {
+    pub(super) fn start(server: &Arc<Stdio>, carriage: Carriage) -> io::Result<Self> {
         let mut child = server.program.command().spawn()?;
         let piped = || io::Error::other("a stream is no pipe");
         let stdin = child.stdin.take().ok_or_else(piped)?;
         let stdout = child.stdout.take().ok_or_else(piped)?;
         let stderr = child.stderr.take().ok_or_else(piped)?;
-        let (backend, pid) = (server.backend.clone(), child.id());
+        let (backend, pid) = (&server.backend, child.id());
         tracing::debug!(%backend, pid, "a process of the server is started");
         Ok(Self {
-            backend,
+            server: Arc::clone(server),
             pid,
+            started: Instant::now(),
             child,
             stdin,
             stdout,
             stderr,
-            limits: server.limits.clone(),
             carriage,
         })
     }
 
-    /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left;
-    /// whether it ended by itself.
-    pub(super) async fn carry(self, mut parcels: mpsc::Receiver<Parcel>) -> bool {
+    /// Carries messages until the process ends or is not wanted any more, then sees to it that nothing of it is left.
+    pub(super) async fn carry(self, mut parcels: mpsc::Receiver<Parcel>) {
         let Self {
-            backend,
+            server,
             pid,
+            started,
             mut child,
             stdin,
             mut stdout,
             mut stderr,
-            limits,
             carriage: Carriage { hub, end },
         } = self;
+        let (backend, limits) = (&server.backend, &server.limits);
         let is_over = CancellationToken::new();
         let logging = async {
             tokio::select! {
-                () = log_errors(&mut stderr, &backend, pid) => {}
+                () = log_errors(&mut stderr, backend, pid) => {}
                 () = async { is_over.cancelled().await; sleep(LAST_WORDS_MAX).await } => {}
             }
         };
         let carrying = async {
             let mut unwritten = None;
             let ended = tokio::select! {
-                ended = read(&mut stdout, &mut child, &hub, &backend, limits.message_bytes_max) => ended,
+                ended = read(&mut stdout, &mut child, &hub, backend, limits.message_bytes_max) => ended,
                 ended = write(stdin, &mut parcels, &mut unwritten) => ended,
                 () = end.wanted.cancelled() => ChannelEnd::Stopped,
             };
-            let is_unwanted = matches!(ended, ChannelEnd::Stopped);
-            if !is_unwanted {
+            let was_good = end.was_good.load(Ordering::Acquire);
+            let fate = match ended {
+                _ if !was_good => Fate::Useless,
+                ChannelEnd::Stopped => Fate::Unwanted,
+                _ => Fate::Fell,
+            };
+            server.takes_in(fate, started);
+            if !matches!(ended, ChannelEnd::Stopped) {
                 let error = crate::observe::chain(&ended);
                 tracing::warn!(%backend, pid, error, "a session with the server is over");
             }
@@ -110,16 +120,14 @@ impl Process {
                 () = drain(&mut stdout) => {}
             }
             is_over.cancel();
-            !is_unwanted
         };
-        let (ended_by_itself, ()) = tokio::join!(carrying, logging);
+        tokio::join!(carrying, logging);
         end.done.cancel();
-        ended_by_itself
     }
 }
 
 /// Reads messages up to the end of the process, or of its output. The process is watched as well: what it started may
-/// have its output too, and keep that open.
+/// have its output too, and keep that open. Cancelled, it may lose a message: then the channel is over.
 async fn read(
     stdout: &mut ChildStdout,
     child: &mut Child,
@@ -184,13 +192,15 @@ fn may_be_message(line: &[u8]) -> bool {
     matches!(line.first(), Some(b'{' | b'[')) && serde_json::from_slice::<&RawValue>(line).is_ok()
 }
 
+/// Reads more of a stream. Cancel-safe: what it was cancelled before was not read.
 async fn fill(from: &mut (impl AsyncRead + Unpin), lines: &mut Lines) -> io::Result<usize> {
     lines.buffer().reserve(READ_BYTES);
     from.read_buf(lines.buffer()).await
 }
 
 /// Writes messages until the process does not take them; where the end of the one is told that it did not take is left
-/// in `unwritten`. When nobody has any more it only waits.
+/// in `unwritten`. When nobody has any more it only waits. Cancelled, it may leave a message half
+/// written: then the channel is over.
 async fn write(
     mut stdin: ChildStdin,
     parcels: &mut mpsc::Receiver<Parcel>,
@@ -214,7 +224,7 @@ async fn write(
     std::future::pending().await
 }
 
-/// Logs standard error to its end.
+/// Logs standard error to its end. Cancelled, it may lose a line, which nobody waits for any longer.
 async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
     let mut lines = Lines::new(LOGGED_BYTES_MAX);
     loop {
@@ -233,7 +243,7 @@ async fn log_errors(stderr: &mut ChildStderr, backend: &str, pid: Option<u32>) {
     }
 }
 
-/// Reads what nobody wants any more.
+/// Reads what nobody wants any more. Cancel-safe: it has nothing to lose.
 async fn drain(stdout: &mut ChildStdout) {
     let mut unwanted = BytesMut::with_capacity(READ_BYTES);
     while matches!(stdout.read_buf(&mut unwanted).await, Ok(1..)) {
@@ -249,7 +259,8 @@ pub fn stop_max(grace: Duration) -> Duration {
     grace * 3
 }
 
-/// Ends a process whose input is closed, and its group.
+/// Ends a process whose input is closed, and its group. Cancelled, it would leave them running: nothing it is raced with
+/// ever ends.
 async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     let group = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
     let signal = |signal| group.map(|group| kill_process_group(group, signal));

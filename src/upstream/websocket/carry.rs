@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
 use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::{ChannelEnd, UpstreamError};
 
-/// How long the server may take to close in its turn.
+/// How long the server may take to close in its turn. Arbitrary: a few round trips, on any network.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
 /// The bounds of a connection; see [`super::TransportLimits`].
@@ -75,7 +75,7 @@ pub(super) async fn carry<S>(
     end.done.cancel();
 }
 
-/// Closes the connection as the protocol wants it.
+/// Closes the connection as the protocol wants it. Cancelled, it leaves a connection that is dropped next.
 async fn part<S>(mut socket: WebSocketStream<S>, farewell: Farewell)
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -96,7 +96,8 @@ where
     let _ = tokio::io::copy(socket.get_mut(), &mut tokio::io::sink()).await;
 }
 
-/// Reads messages up to the end; how it ended, and what the server is told of it.
+/// Reads messages up to the end; how it ended, and what the server is told of it. Cancelled, it may lose a message: then
+/// the channel is over.
 async fn read<S>(
     stream: &mut SplitStream<WebSocketStream<S>>,
     hub: &Hub,
@@ -147,7 +148,8 @@ fn broken(error: Error, bytes_max: usize) -> (ChannelEnd, Farewell) {
     (ChannelEnd::Broken(error.into()), farewell)
 }
 
-/// Writes messages, and pings between them, until that is not possible or the server is found to be gone.
+/// Writes messages, and pings between them, until that is not possible or the server is found to be gone. Cancelled, it
+/// may leave a message unsent, whose sender is told how the channel ended.
 async fn write<S>(
     sink: &mut SplitSink<WebSocketStream<S>, Message>,
     mut parcels: mpsc::Receiver<Parcel>,
