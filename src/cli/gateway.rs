@@ -25,14 +25,16 @@ use holdfast::upstream::{
     HttpTarget, ProcessLimits, Stdio, Target, TransportLimits, WebSocket, stop_max,
 };
 
-/// How often idle sessions and old outcomes are looked for, at most.
+/// How long the pause between two looks for idle sessions and old outcomes may be. Arbitrary: short beside the default
+/// clocks, which count in minutes, and a look is cheap.
 const SWEEP_MAX: Duration = Duration::from_secs(1);
 
 /// How long clients may take to hear how their calls ended, once nothing else is waited for.
+/// Arbitrary: they are written already, and only a client that does not read needs longer.
 const LAST_WORDS_MAX: Duration = Duration::from_secs(1);
 
 /// How long the last farewells to servers may take after the deadline, besides what the processes of a server that is a
-/// program have to end.
+/// program have to end. With the default deadline of 25 s and the second above it stays below the 30 s that Kubernetes gives.
 const FAREWELL_MAX: Duration = Duration::from_secs(3);
 
 /// What stands behind the front, whichever that is.

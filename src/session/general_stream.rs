@@ -58,7 +58,8 @@ impl Listener {
         }
     }
 
-    /// Reads the stream until the session ends or the server offers no stream any more.
+    /// Reads the stream until the session ends or the server offers no stream any more. Cancelled, the reading may lose
+    /// what has arrived and was not taken yet: at the end of the session there is nobody left to hear it.
     pub(super) async fn listen(mut self, opened: Option<GeneralStream>, end: CancellationToken) {
         tokio::select! {
             () = end.cancelled() => {}
@@ -66,6 +67,7 @@ impl Listener {
         }
     }
 
+    /// Not cancel-safe: see [`Self::listen`].
     async fn read_again_and_again(&mut self, mut opened: Option<GeneralStream>) {
         // One that was not open from the beginning may have missed something before it is.
         let mut was_open = opened.is_none();

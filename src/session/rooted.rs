@@ -22,24 +22,28 @@ use crate::call::{Origin, SessionFate};
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
 
-/// How long a server may take to answer a ping. One that never does is not waited for longer.
+/// How long a server may take to answer a ping. One that never does is not waited for longer. Arbitrary: far beyond what
+/// an idle server needs.
 const PING_MAX: Duration = Duration::from_secs(1);
 
 /// How long a new session is watched after it has answered a ping: its question may come on another connection.
+/// Arbitrary: beyond a round trip, and short, as every new session pays it.
 const QUIET: Duration = Duration::from_millis(100);
 
-/// How long a server may take to ask of which is known that it asks by itself.
+/// How long a server may take to ask of which is known that it asks by itself. Arbitrary: generous, as the wait ends with
+/// its question.
 const FIRST_MAX: Duration = Duration::from_secs(1);
 
 /// How long it may take where it is in doubt whether it asks by itself. It decides for all its sessions to come whether
-/// they are waited on, so it is generous.
+/// they are waited on, so it is as generous as the next one. The number is arbitrary.
 const DOUBT_MAX: Duration = Duration::from_secs(3);
 
 /// How long a server may take to ask again. It decides whether its sessions can be used again at all.
+/// Arbitrary: about what a person bears for once.
 const AGAIN_MAX: Duration = Duration::from_secs(3);
 
 /// What a server gets to take new roots in before a call goes up: real ones look at each directory first, and answer
-/// pings meanwhile.
+/// pings meanwhile. Arbitrary: nothing says when one is done, and each call with other roots pays it.
 const TAKING_IN: Duration = Duration::from_millis(250);
 
 /// What came of waiting for a question.

@@ -20,16 +20,18 @@ use crate::wire::legacy;
 use crate::wire::object;
 
 /// Requests about resources on their way at once: a listener of a thousand resources must not flood a small server.
+/// Arbitrary.
 pub const ASKING_MAX: usize = 8;
 
-/// How long a server may take to answer one of them.
+/// How long a server may take to answer one of them. Arbitrary: far beyond what noting a name takes.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// The pause before a server is asked again that did not answer at all.
+/// The pause before a server is asked again that did not answer at all. Arbitrary: long
+/// enough for a bad moment to pass.
 const RETRY_PAUSE: Duration = Duration::from_secs(5);
 
 /// How long a call waits for them: hearing of its changes is a courtesy, not worth a call. A server that takes longer
-/// is not asked on this session again.
+/// is not asked on this session again. Arbitrary: what a person hardly notices beside a call.
 const ALONG_MAX: Duration = Duration::from_secs(2);
 
 /// A request about a resource that is on its way. Dropped before it is answered, it counts as not made.
