@@ -3,7 +3,8 @@
 //! It decides nothing about the protocol. Exit codes: 0 clean, 1 failure at run time, 2 wrong use or
 //! wrong configuration (clap itself exits with 2), each with one clear line on standard error.
 
-use std::io::IsTerminal;
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -75,6 +76,8 @@ impl LogFormat {
         let lines = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(std::io::stderr().is_terminal())
+            // Or it would panic where standard error is closed or full.
+            .log_internal_errors(false)
             .with_writer(std::io::stderr);
         // A second installation, as by a test, changes nothing.
         let _ = match self {
@@ -82,6 +85,11 @@ impl LogFormat {
             Self::Json => lines.json().try_init(),
         };
     }
+}
+
+/// Says a line on standard error. Whoever has closed it does not want to know, and keeps nobody from being served.
+fn tell(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 /// A scheduler on this thread alone, for what has threads of its own.
@@ -117,6 +125,9 @@ pub(crate) fn run(cli: Cli) -> ExitCode {
         Err(Failure::Usage(error)) => (error, 2),
     };
     // Some errors quote a server.
-    eprintln!("holdfast: {}", terminal::plain(&format!("{error:#}")));
+    tell(format_args!(
+        "holdfast: {}",
+        terminal::plain(&format!("{error:#}"))
+    ));
     ExitCode::from(code)
 }

@@ -12,6 +12,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
+    clippy::disallowed_macros,
     reason = "a bench that cannot go on stops, and its figures are its output"
 )]
 

@@ -12,9 +12,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::Failure;
 use super::client::{Asked, Client, Outcome, reissue};
 use super::terminal::plain;
+use super::{Failure, tell};
 use holdfast::wire::object::RawObject;
 
 mod answers;
@@ -157,7 +157,7 @@ impl Conversation<'_> {
         let params = reissue(first, responses, asked.state.as_deref());
         let withdrawn = self.leg("tools/call", params);
         if tokio::time::timeout(WITHDRAW_MAX, withdrawn).await.is_err() {
-            eprintln!("the server was not told in time that its question is not answered");
+            tell("the server was not told in time that its question is not answered");
         }
     }
 
@@ -258,7 +258,7 @@ impl Conversation<'_> {
 
     fn say(&self, what: &str) {
         if !self.args.quiet {
-            eprintln!("{what}");
+            tell(what);
         }
     }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, anyhow};
 use clap::Args;
 
 use super::gateway::{BackendArgs, Core, Signals};
-use super::{Failure, LogFormat};
+use super::{Failure, LogFormat, tell};
 use holdfast::config::{self, Settings};
 use holdfast::listen::{self, Front, Terms, Workers};
 use holdfast::observe::Count;
@@ -48,9 +48,12 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         let running = start(settings).await.map_err(Failure::Runtime)?;
         tracing::info!(backend, %upstream, "serving");
         if let Some(admin) = running.admin {
-            eprintln!("holdfast admin on http://{admin}");
+            tell(format_args!("holdfast admin on http://{admin}"));
         }
-        eprintln!("holdfast listening on http://{}/mcp", running.address);
+        tell(format_args!(
+            "holdfast listening on http://{}/mcp",
+            running.address
+        ));
         signals.next().await;
         running.shutdown(signals.second()).await;
         Ok(())

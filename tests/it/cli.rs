@@ -8,9 +8,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
 
 use crate::support::client::Client;
-use crate::support::form;
 use crate::support::puppet::Ending;
 use crate::support::stage::{Stage, name_schema};
+use crate::support::{accept, form, text_of};
 
 async fn holdfast(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdfast"))
@@ -81,6 +81,40 @@ async fn the_demo_serves_until_it_is_told_to_end() {
     let drained = async { while lines.next_line().await.unwrap().is_some() {} };
     let (ended, ()) = tokio::join!(demo.wait(), drained);
     assert_eq!(ended.unwrap().code(), Some(0));
+}
+
+/// Whoever read the log has gone: that is no reason to serve nobody.
+#[tokio::test]
+async fn a_gateway_whose_standard_error_is_closed_serves() {
+    let stage = Stage::new().await;
+    let mut gateway = Command::new(env!("CARGO_BIN_EXE_holdfast"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--upstream"])
+        .arg(format!("http://{}/mcp", stage.puppet.addr()))
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(gateway.stderr.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next_line().await.unwrap().expect("it gets ready");
+        if let Some(rest) = line.strip_prefix("holdfast listening on http://") {
+            break rest.split('/').next().unwrap().parse().unwrap();
+        }
+    };
+    drop(lines);
+    let client = Client::at(address);
+    stage.puppet.tool("breaks", |_| async { Ending::Cut });
+    let request = client.tool("name", json!({}));
+    let asked = request.send().await.asked();
+    // This is logged, or would be.
+    client.call("breaks").await.lost(true);
+    let answer = accept(json!({"name": "Ada"}));
+    let reply = request.answer(&asked, answer).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    let pid = i32::try_from(gateway.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    assert_eq!(gateway.wait().await.unwrap().code(), Some(0));
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::form::{Ask, Choice, Field, Input, Question};
+use crate::cli::tell;
 use crate::cli::terminal::{indented, line, plain};
 use holdfast::translate::input_response;
 
@@ -41,15 +42,22 @@ impl fmt::Display for Intent {
 /// Asks a question until it is answered, declined or cancelled; the answer fits the question.
 pub(super) fn ask(key: &str, question: &Question, rejected: Option<&str>) -> anyhow::Result<Value> {
     if let Some(why) = rejected {
-        eprintln!("The last answer was not taken: {}", plain(why));
+        tell(format_args!(
+            "The last answer was not taken: {}",
+            plain(why)
+        ));
     }
-    eprintln!("\n[{}] {}", line(key), indented(&question.message));
+    tell(format_args!(
+        "\n[{}] {}",
+        line(key),
+        indented(&question.message)
+    ));
     let answer = match &question.ask {
         Ask::Visit(url) => {
-            eprintln!(
+            tell(format_args!(
                 "Open this address yourself if you trust it:\n  {}",
                 line(url)
-            );
+            ));
             "I have been there"
         }
         Ask::Form(_) => "answer",
