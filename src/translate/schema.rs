@@ -23,6 +23,10 @@ const UNFOLDED_MAX: usize = 4096;
 /// on a slow machine.
 const WORK_MAX: usize = 1 << 20;
 
+/// Bounds the compiled patterns of a schema together. The longest of real forms, fifty letters of any script, take some
+/// megabytes; this much takes a tenth of a second to compile.
+const PATTERNS_BYTES_MAX: usize = 16 << 20;
+
 /// So many bytes of text are as much work as one value.
 const BYTES_PER_VALUE: usize = 1 << 10;
 
@@ -118,14 +122,19 @@ fn compile(schema: &RawValue) -> Result<Compiled, Rejection> {
     let mut unfolding = Unfolding {
         root: &schema,
         left: UNFOLDED_MAX,
+        patterns: 0,
         followed: Vec::new(),
     };
     unfolding.schema(&schema)?;
     let unfolded = UNFOLDED_MAX - unfolding.left;
+    let pattern_bytes_max = PATTERNS_BYTES_MAX / unfolding.patterns.max(1);
+    let patterns = PatternOptions::regex()
+        .size_limit(pattern_bytes_max)
+        .dfa_size_limit(pattern_bytes_max);
     let validator = jsonschema::options()
         .with_draft(dialect(&schema)?)
         .should_validate_formats(true)
-        .with_pattern_options(PatternOptions::regex())
+        .with_pattern_options(patterns)
         .build(&schema)
         .map_err(|error| bad(error.to_string()))?;
     Ok(Compiled {
@@ -152,6 +161,8 @@ fn weight(value: &Value) -> usize {
 struct Unfolding<'a> {
     root: &'a Value,
     left: usize,
+    /// How many of them are patterns.
+    patterns: usize,
     /// The references on the way from the root to here.
     followed: Vec<&'a str>,
 }
@@ -186,8 +197,17 @@ impl<'a> Unfolding<'a> {
             }
             // Counted where they are referred to.
             ("$defs" | "definitions", _) => Ok(()),
+            ("pattern", Value::String(_)) => {
+                self.patterns += 1;
+                self.spend()
+            }
             // The keys are names of properties, not keywords.
             ("properties" | "patternProperties" | "dependentSchemas", Value::Object(named)) => {
+                self.patterns += if key == "patternProperties" {
+                    named.len()
+                } else {
+                    0
+                };
                 self.spend()?;
                 named.values().try_for_each(|schema| self.schema(schema))
             }
@@ -282,6 +302,28 @@ mod tests {
         ] {
             assert!(is_bad(&schema), "{schema}");
         }
+    }
+
+    #[test]
+    fn patterns_are_bounded_together() {
+        let form = |count: usize, pattern: &str| {
+            let properties: serde_json::Map<String, Value> = (0..count)
+                .map(|at| (format!("p{at}"), json!({"pattern": pattern})))
+                .collect();
+            json!({"properties": properties})
+        };
+        for (count, pattern) in [
+            (1, r"^\w{1,64}$"),
+            (4, r"^\pL{50}$"),
+            (100, "^[A-Z]{2}[0-9]{6}$"),
+        ] {
+            assert!(!is_bad(&form(count, pattern)), "{count} of {pattern}");
+        }
+        for (count, pattern) in [(1, r"^\pL{1000}$"), (100, r"^\pL{100}$")] {
+            assert!(is_bad(&form(count, pattern)), "{count} of {pattern}");
+        }
+        let named = json!({"patternProperties": {r"^\pL{1000}$": {}}});
+        assert!(is_bad(&named), "names of properties count too");
     }
 
     #[test]
