@@ -229,6 +229,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
         upstream_idle: timers.upstream_idle,
         upstream_streams_max: limits.upstream_streams_max,
         message_bytes_max: limits.message_bytes_max,
+        body_bytes_max: limits.body_bytes_max,
     };
     let access = Arc::clone(&settings.backend.access);
     match settings.backend.legacy.clone() {

@@ -53,6 +53,12 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    /// A server that speaks HTTP+SSE badly is better described by that than by what it says of Streamable HTTP.
+    fn says_more_than(&self, other: &Self) -> bool {
+        matches!(self, Self::Upstream(UpstreamError::Endpoint(_)))
+            && matches!(other, Self::Upstream(_))
+    }
+
     /// Whether it shows that the server does not speak the transport, or no legacy revision: whatever else keeps a
     /// session from being opened may pass.
     fn is_evidence(&self) -> bool {
@@ -103,7 +109,7 @@ impl Handshake<'_> {
         &self,
         deadline: Instant,
     ) -> Result<(Connection, ServerIdentity), HandshakeError> {
-        let mut failed = None;
+        let mut failed: Option<HandshakeError> = None;
         for &transport in self.target.transports() {
             match self.open_over(transport, deadline).await {
                 Ok(opened) => {
@@ -111,7 +117,8 @@ impl Handshake<'_> {
                     return Ok(opened);
                 }
                 Err(error) if error.is_evidence() => {
-                    failed.get_or_insert(error);
+                    let said = failed.filter(|said| !error.says_more_than(said));
+                    failed = Some(said.unwrap_or(error));
                 }
                 Err(error) => return Err(failed.unwrap_or(error)),
             }

@@ -55,6 +55,8 @@ pub struct TransportLimits {
     pub upstream_streams_max: usize,
     /// The largest message of the server.
     pub message_bytes_max: usize,
+    /// The largest message of a client: what goes to the server is hardly larger.
+    pub body_bytes_max: usize,
 }
 
 /// Connections to one server over HTTP.

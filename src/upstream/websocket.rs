@@ -38,6 +38,10 @@ const SUBPROTOCOL: HeaderValue = HeaderValue::from_static("mcp");
 /// The one protocol that carries the handshake, by its name in ALPN: a server that speaks HTTP/2 too has to choose.
 const HTTP1: &[u8] = b"http/1.1";
 
+/// What may wait to be written besides the largest message: other small ones, and the answers to pings. A server that
+/// sends pings and takes nothing gets no more answers than this.
+const WRITE_BUFFER_SPARE: usize = 512 << 10;
+
 /// What a connection runs on: one that takes nothing of what is written for too long is broken.
 type Patient<S> = Pin<Box<TimeoutStream<S>>>;
 
@@ -89,9 +93,7 @@ impl WebSocket {
             headers.insert(AUTHORIZATION, credentials);
         }
         let bytes_max = self.limits.message_bytes_max;
-        let config = WebSocketConfig::default()
-            .max_message_size(Some(bytes_max))
-            .max_frame_size(Some(bytes_max));
+        let config = bounded(bytes_max, self.limits.body_bytes_max);
         // The plain connector refuses wss://, should the backend have no TLS for it.
         let connector = match &self.tls {
             Some(tls) => Connector::Rustls(tls.config()),
@@ -114,6 +116,14 @@ impl WebSocket {
         self.tasks.spawn(carry(stream, parcels, carriage, bounds));
         Ok(channel)
     }
+}
+
+/// What may be read and be waiting to be written.
+fn bounded(message_bytes_max: usize, body_bytes_max: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .max_message_size(Some(message_bytes_max))
+        .max_frame_size(Some(message_bytes_max))
+        .max_write_buffer_size(body_bytes_max + WRITE_BUFFER_SPARE)
 }
 
 /// A connection to where `uri` says, without TLS.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use tokio::io::DuplexStream;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::Role;
 use tokio_util::task::TaskTracker;
 
-use super::super::{Patient, patient};
+use super::super::{Patient, WRITE_BUFFER_SPARE, bounded, patient};
 use super::*;
 use crate::upstream::Claim;
 use crate::upstream::channel::{Channel, Exchange};
@@ -29,7 +29,7 @@ struct Bench {
 
 async fn bench() -> Bench {
     let (ours, theirs) = tokio::io::duplex(4 << 10);
-    let config = WebSocketConfig::default().max_message_size(Some(BYTES_MAX));
+    let config = bounded(BYTES_MAX, LARGE);
     let ours: Patient<_> = patient(ours, PING_INTERVAL);
     let ours = Socket::from_raw_socket(ours, Role::Client, Some(config)).await;
     let server = Socket::from_raw_socket(theirs, Role::Server, None).await;
@@ -105,6 +105,24 @@ async fn a_server_that_takes_nothing_is_gone() {
     let said = end(exchange).await;
     assert!(said.contains("timed out"), "{said}");
     assert_eq!(begun.elapsed(), 2 * PING_INTERVAL);
+}
+
+/// Nobody has to keep answers for who does not take them.
+#[tokio::test(start_paused = true)]
+async fn answers_to_pings_do_not_pile_up() {
+    const PING: &[u8] = &[0; 125];
+    let mut bench = bench().await;
+    let sent = (LARGE + WRITE_BUFFER_SPARE) / PING.len() * 2;
+    for _ in 0..sent {
+        let ping = Message::Ping(Bytes::from_static(PING));
+        bench.server.send(ping).await.unwrap();
+    }
+    bench.server.send(Message::Close(None)).await.unwrap();
+    let mut answered = 0;
+    while let Some(Ok(message)) = bench.server.next().await {
+        answered += usize::from(message.is_pong());
+    }
+    assert!(answered < sent / 2 + 100, "{answered} of {sent}");
 }
 
 /// It is not the server that is slow then.
