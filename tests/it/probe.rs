@@ -107,6 +107,29 @@ async fn a_modern_server_is_asked_as_it_wants_to_be() {
     assert!(meta["io.modelcontextprotocol/clientCapabilities"].is_object());
 }
 
+/// A server that speaks HTTP+SSE badly is told how, and nothing is posted to where it leads.
+#[tokio::test]
+async fn an_endpoint_that_cannot_be_used_is_named() {
+    for (first, expected) in [
+        (
+            "event: endpoint\ndata: http://127.0.0.1:9/messages\n\n",
+            "the server's `endpoint` event leads to another origin",
+        ),
+        (
+            "event: message\ndata: {}\n\n",
+            "the server's `endpoint` event is missing",
+        ),
+        ("", "the server's `endpoint` event does not come"),
+    ] {
+        let stage = Stage::with(Face::BadSse(first), |config| {
+            config.timer("connect_timeout", "300ms")
+        })
+        .await;
+        let (message, _) = stage.fails().await;
+        assert_eq!(message, expected);
+    }
+}
+
 /// What may pass shows nothing.
 fn not_evidence() -> Vec<Face> {
     let empty = [401, 403, 408, 429, 500, 502, 503].map(|status| Face::Status(status, None));

@@ -20,6 +20,8 @@ use super::text;
 pub(crate) enum Face {
     /// HTTP+SSE.
     HttpSse,
+    /// HTTP+SSE, with this as its first event.
+    BadSse(&'static str),
     /// Streamable HTTP, and what GET gets.
     Streamable(Get),
     /// Streamable HTTP without GET, each answer in an array.
@@ -140,7 +142,12 @@ impl Chameleon {
                     let _ = posts.send(body);
                     whole(&mut writer, 202, "").await?;
                 }
-                Face::HttpSse => whole(&mut writer, 405, "").await?,
+                Face::BadSse(first) if verb == "GET" => {
+                    writer.write_all(EVENT_STREAM).await?;
+                    writer.write_all(first.as_bytes()).await?;
+                    return gone(&mut reader).await;
+                }
+                Face::HttpSse | Face::BadSse(_) => whole(&mut writer, 405, "").await?,
                 Face::Streamable(Get::QuietStream) if verb == "GET" => {
                     writer.write_all(EVENT_STREAM).await?;
                     return gone(&mut reader).await;
