@@ -185,10 +185,17 @@ impl<'a> Message<'a> {
     }
 }
 
+/// The message without the byte order mark that some libraries write before their first, or each.
+#[must_use]
+pub fn unmarked(message: &[u8]) -> &[u8] {
+    message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message)
+}
+
 /// Splits a batch (revision 2025-03-26 lets servers send arrays) into its messages; anything else is one
-/// message and comes back as it is.
+/// message and comes back as it is, without a byte order mark.
 #[must_use]
 pub fn batch(message: Bytes) -> Vec<Bytes> {
+    let message = message.slice_ref(unmarked(&message));
     let first = message.iter().find(|byte| !byte.is_ascii_whitespace());
     if first != Some(&b'[') {
         return vec![message];
@@ -334,6 +341,11 @@ mod tests {
         assert_eq!(parts, [&b"{\"a\":1}"[..], &b"{\"b\":[2]}"[..]]);
         assert_eq!(batch(Bytes::from_static(b"{\"a\":1}")).len(), 1);
         assert_eq!(batch(Bytes::from_static(b"[broken")).len(), 1);
+        assert_eq!(batch(Bytes::from_static(b"\xef\xbb\xbf{}")), ["{}"]);
+        assert_eq!(
+            batch(Bytes::from_static(b"\xef\xbb\xbf[{}, 1]")),
+            ["{}", "1"]
+        );
     }
 
     proptest! {

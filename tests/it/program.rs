@@ -380,6 +380,19 @@ async fn what_is_no_message_is_skipped() {
 }
 
 #[tokio::test]
+async fn an_answer_that_cannot_be_read_ends_its_call() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    for how in ["nan", "latin1", "twice", "cut"] {
+        let reply = client.tool("unreadable", json!({"how": how})).send().await;
+        let message = refusal(&reply, -32603);
+        assert_eq!(message, "the server's answer is not understood", "{how}");
+        reply.lost(true);
+    }
+    assert_eq!(says(client.tool("marked", json!({}))).await, "marked");
+    gateway.settled().await;
+}
+
+#[tokio::test]
 async fn a_line_beyond_the_limit_ends_the_process_not_the_gateway() {
     let (gateway, client) = stage(&[], |config| config.limit("message_bytes_max", 100_000)).await;
     let text = says(client.tool("big", json!({"bytes": 90_000}))).await;

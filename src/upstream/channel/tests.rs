@@ -124,6 +124,24 @@ async fn a_response_that_is_not_understood_reaches_its_request() {
 }
 
 #[tokio::test]
+async fn a_response_that_cannot_be_read_reaches_its_request_and_no_other() {
+    let unreadable = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":NaN}}"#);
+    let bench = bench();
+    let mut general = bench.channel.general().unwrap();
+    let (mut one, mut two) = (bench.request(1, Claim::Own), bench.request(2, Claim::Own));
+    bench.arrives(&unreadable(3)).await;
+    bench.arrives(&format!("\u{feff}{}", unreadable(2))).await;
+    assert_eq!(got(&mut two), Some(unreadable(2)));
+    let end = two.next_message().now_or_never();
+    assert!(matches!(end, Some(Ok(None))), "{end:?}");
+    // It is nonsense to whoever gets it, and answers nothing.
+    assert_eq!(heard(&mut general), Some(unreadable(3)));
+    assert_eq!(got(&mut one), None);
+    bench.arrives(&unreadable(1)).await;
+    assert_eq!(got(&mut one), Some(unreadable(1)));
+}
+
+#[tokio::test]
 async fn who_waits_at_the_end_is_told_why_after_what_came_before() {
     let bench = bench();
     let mut exchange = bench.request(1, Claim::All);
