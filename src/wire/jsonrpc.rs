@@ -171,7 +171,11 @@ impl<'a> Message<'a> {
                 None => Self::Notification { method, params },
             });
         }
-        if let Some(error) = object.member("error") {
+        // Some libraries always write both members, one of them as null.
+        let error = object
+            .member("error")
+            .filter(|error| !object::is_null(error));
+        if let Some(error) = error {
             let error = ErrorObject::parse(error).ok_or(NotAMessage::Error)?;
             return Ok(Self::Error {
                 id: id.filter(|id| !object::is_null(id)),
@@ -291,7 +295,17 @@ mod tests {
                 r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}"#,
                 "error",
             ),
-            (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, "refused"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, "error"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":7}"#, "refused"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, "refused"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#,
+                "result",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-1,"message":"m"}}"#,
+                "error",
+            ),
             (r#"{"jsonrpc":"2.0","result":{}}"#, "refused"),
             (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "refused"),
             (r#"{"id":1,"method":"ping"}"#, "refused"),

@@ -393,6 +393,13 @@ async fn an_answer_that_cannot_be_read_ends_its_call() {
 }
 
 #[tokio::test]
+async fn an_error_that_is_null_is_none() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    assert_eq!(says(client.tool("null_error", json!({}))).await, "no error");
+    gateway.settled().await;
+}
+
+#[tokio::test]
 async fn a_line_beyond_the_limit_ends_the_process_not_the_gateway() {
     let (gateway, client) = stage(&[], |config| config.limit("message_bytes_max", 100_000)).await;
     let text = says(client.tool("big", json!({"bytes": 90_000}))).await;

@@ -118,7 +118,7 @@ async fn an_error_under_a_wrong_id_is_the_answer_of_the_only_request_that_waits(
 async fn a_response_that_is_not_understood_reaches_its_request() {
     let bench = bench();
     let mut exchange = bench.request(1, Claim::Own);
-    let nonsense = r#"{"jsonrpc":"2.0","id":1,"error":"no object"}"#;
+    let nonsense = r#"{"jsonrpc":"2.0","id":1,"error":["no object"]}"#;
     bench.arrives(nonsense).await;
     assert_eq!(got(&mut exchange).as_deref(), Some(nonsense));
 }
