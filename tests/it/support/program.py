@@ -7,7 +7,7 @@ only when it was told some), mute (closes its output at once), antique (speaks a
 fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
 bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, unreadable (its answer is no
-JSON: how says why), marked (a byte order mark begins it), null_error (beside a result),
+JSON: how says why), marked (a byte order mark begins it), null_error (beside a result), crowd (far too much at once),
 wrong_id, ask_late, slow, change.
 """
 
@@ -134,6 +134,10 @@ def call(key, name, arguments, meta):
         say("\ufeff" + json.dumps({"jsonrpc": "2.0", "id": key, "result": text("marked")}))
     elif name == "null_error":
         send(id=key, result=text("no error"), error=None)
+    elif name == "crowd":
+        # One line of more messages than any batch has.
+        say("[" + ",".join(["1"] * 100_000) + "]")
+        send(id=key, result=text("after the crowd"))
     elif name == "wrong_id":
         send(id="server-error", error={"code": -32001, "message": "no such tool"})
     elif name == "ask_late":
