@@ -5,6 +5,7 @@
 //! re-serialized, so numbers and key order survive. Any input yields a value or an error, never a panic.
 
 pub mod error;
+pub mod garbled;
 pub mod header;
 pub mod jsonrpc;
 pub mod legacy;

@@ -25,6 +25,7 @@ use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
 use crate::translate::subscription::Change;
 use crate::upstream::{Exchange, UpstreamError};
+use crate::wire::garbled;
 use crate::wire::jsonrpc::{self, Message};
 use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
@@ -346,12 +347,7 @@ impl Driver {
                 "a message of the server is not understood"
             );
         }
-        let members = RawObject::parse(message).unwrap_or_default();
-        let is_answer = members
-            .member("id")
-            .is_some_and(|id| self.call.id().matches(id))
-            && members.member("method").is_none();
-        if is_answer {
+        if garbled::answered(message) == Some(self.call.id()) {
             self.feed(Event::Lost(Loss::Failed {
                 message: "the server's answer is not understood".to_owned(),
                 may_have_run: true,

@@ -19,8 +19,8 @@ use crate::observe::chain;
 use crate::translate::discover::ServerIdentity;
 use crate::upstream::{Claim, Connection, Exchange, Target, Transport, UpstreamError};
 use crate::wire::error::{self, ErrorObject};
+use crate::wire::garbled;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
-use crate::wire::object::RawObject;
 use crate::wire::{header, legacy, modern};
 
 /// Why no session could be opened. Nothing of a call was sent yet.
@@ -301,14 +301,7 @@ fn initialized(message: &Bytes, id: UpstreamId) -> Result<Option<ServerIdentity>
         }
         Ok(Message::Error { error, .. }) if is_modern(&error) => Err(HandshakeError::Modern),
         Ok(Message::Error { error, .. }) => Err(HandshakeError::Refused(error)),
-        Err(_) if is_answer(message, id) => Err(HandshakeError::Malformed),
+        Err(_) if garbled::answered(message) == Some(id) => Err(HandshakeError::Malformed),
         Ok(_) | Err(_) => Ok(None),
     }
-}
-
-/// Whether what is no message was meant as the answer.
-fn is_answer(message: &[u8], id: UpstreamId) -> bool {
-    let members = RawObject::parse(message).unwrap_or_default();
-    let answered = members.member("id").and_then(UpstreamId::of);
-    answered == Some(id) && members.member("method").is_none()
 }

@@ -2,9 +2,11 @@
 //!
 //! Spec: 2026-07-28 basic/index, "Error Codes"; 2025-11-25 schema.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+
+use super::object::{self, RawObject};
 
 /// Invalid JSON was received.
 pub const PARSE_ERROR: i64 = -32700;
@@ -28,14 +30,14 @@ pub const LEGACY_RESOURCE_NOT_FOUND: i64 = -32002;
 pub const LEGACY_URL_ELICITATION_REQUIRED: i64 = -32042;
 
 /// A JSON-RPC error: code, message, and data that is kept as raw JSON.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct ErrorObject {
     /// What kind of error it is.
     pub code: i64,
     /// One sentence about it.
     pub message: String,
     /// Anything more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 
@@ -57,10 +59,27 @@ impl ErrorObject {
         self
     }
 
-    /// Reads an error object; `None` when it has no integer code and no message.
+    /// Reads an error; `None` for what has no words. Some libraries leave the message out, write the code in another
+    /// form, or give the message alone: what the server said is kept all the same.
     #[must_use]
     pub fn parse(raw: &RawValue) -> Option<Self> {
-        serde_json::from_str(raw.get()).ok()
+        if let Some(message) = object::string(raw) {
+            return Some(Self::new(INTERNAL_ERROR, message));
+        }
+        let members = RawObject::of(raw).ok()?;
+        let code = members.member("code").and_then(integer);
+        let code = code.unwrap_or(INTERNAL_ERROR);
+        let message = match members.member("message") {
+            Some(said) => object::string(said).unwrap_or(said.get().into()),
+            None if members.is_empty() => return None,
+            None => "the server gave no message".into(),
+        };
+        let data = members.member("data").filter(|data| !object::is_null(data));
+        Some(Self {
+            code,
+            message: message.into_owned(),
+            data: data.map(ToOwned::to_owned),
+        })
     }
 
     /// The error as JSON text.
@@ -74,5 +93,58 @@ impl ErrorObject {
         }
         out.push('}');
         out
+    }
+}
+
+/// An integer, also where it is written as a string or with a fraction of nothing.
+fn integer(raw: &RawValue) -> Option<i64> {
+    let text = raw.get().trim_matches('"');
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_an_error_are_kept_whatever_its_form() {
+        for (text, expected) in [
+            (
+                r#"{"code":-1,"message":"m","data":{"a":1}}"#,
+                Some(r#"{"code":-1,"message":"m","data":{"a":1}}"#),
+            ),
+            (
+                r#"{"code":-1,"message":"m","data":null,"more":1}"#,
+                Some(r#"{"code":-1,"message":"m"}"#),
+            ),
+            (
+                r#"{"code":-32601.0,"message":"m"}"#,
+                Some(r#"{"code":-32601,"message":"m"}"#),
+            ),
+            (
+                r#"{"code":"-32601","message":"m"}"#,
+                Some(r#"{"code":-32601,"message":"m"}"#),
+            ),
+            (
+                r#"{"code":1000000000000000000000000000000,"message":"m"}"#,
+                Some(r#"{"code":-32603,"message":"m"}"#),
+            ),
+            (
+                r#"{"code":"E_BUSY","message":{"text":"m"}}"#,
+                Some(r#"{"code":-32603,"message":"{\"text\":\"m\"}"}"#),
+            ),
+            (
+                r#"{"code":1}"#,
+                Some(r#"{"code":1,"message":"the server gave no message"}"#),
+            ),
+            (r#""m""#, Some(r#"{"code":-32603,"message":"m"}"#)),
+            ("{}", None),
+            ("7", None),
+            (r#"{"code":1,"code":2,"message":"m"}"#, None),
+        ] {
+            let raw: &RawValue = serde_json::from_str(text).unwrap();
+            let read = ErrorObject::parse(raw).map(|error| error.to_json());
+            assert_eq!(read.as_deref(), expected, "{text}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use bytes::Bytes;
+use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::error::ErrorObject;
@@ -16,6 +17,10 @@ use super::object::{self, RawObject};
 /// Bounds the text of a peer's id. Ids are echoed in every answer and kept while a call lives; the real
 /// ones are counters and UUIDs, so 256 bytes are generous.
 pub const ID_BYTES_MAX: usize = 256;
+
+/// Bounds the messages of one batch. An entry of two bytes costs 48 while its batch is read, and each travels alone; real
+/// batches are answers to batches, which holdfast never sends, or a handful of notifications.
+pub const BATCH_ENTRIES_MAX: usize = 1024;
 
 /// The id a modern client gave its request: raw JSON, a string or an integer, echoed byte for byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +136,9 @@ pub enum NotAMessage {
     /// The bytes are not one JSON object.
     #[error("not one JSON object")]
     Json(#[from] serde_json::Error),
+    /// They are an array that [`batch`] did not split.
+    #[error("a batch that is broken, or has more than {BATCH_ENTRIES_MAX} messages")]
+    Batch,
     /// `jsonrpc` is not `"2.0"`.
     #[error("member `jsonrpc` is not \"2.0\"")]
     Version,
@@ -151,6 +159,9 @@ impl<'a> Message<'a> {
     /// # Errors
     /// When the bytes are not one JSON-RPC 2.0 message. Batches (arrays) are split by [`batch`] before.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, NotAMessage> {
+        if is_array(bytes) {
+            return Err(NotAMessage::Batch);
+        }
         Self::of(&RawObject::parse(bytes)?)
     }
 
@@ -171,7 +182,11 @@ impl<'a> Message<'a> {
                 None => Self::Notification { method, params },
             });
         }
-        if let Some(error) = object.member("error") {
+        // Some libraries always write both members, one of them as null.
+        let error = object
+            .member("error")
+            .filter(|error| !object::is_null(error));
+        if let Some(error) = error {
             let error = ErrorObject::parse(error).ok_or(NotAMessage::Error)?;
             return Ok(Self::Error {
                 id: id.filter(|id| !object::is_null(id)),
@@ -185,20 +200,57 @@ impl<'a> Message<'a> {
     }
 }
 
+/// The message without the byte order mark that some libraries write before their first, or each.
+#[must_use]
+pub fn unmarked(message: &[u8]) -> &[u8] {
+    message.strip_prefix(b"\xef\xbb\xbf").unwrap_or(message)
+}
+
 /// Splits a batch (revision 2025-03-26 lets servers send arrays) into its messages; anything else is one
-/// message and comes back as it is.
+/// message and comes back as it is, without a byte order mark. So does a batch of too many, which is not read on:
+/// [`Message::parse`] refuses it.
 #[must_use]
 pub fn batch(message: Bytes) -> Vec<Bytes> {
-    let first = message.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first != Some(&b'[') {
+    let message = message.slice_ref(unmarked(&message));
+    if !is_array(&message) {
         return vec![message];
     }
-    match serde_json::from_slice::<Vec<&RawValue>>(&message) {
-        Ok(entries) => entries
+    match serde_json::from_slice::<Batch<'_>>(&message) {
+        Ok(Batch(entries)) => entries
             .iter()
             .map(|raw| message.slice_ref(raw.get().as_bytes()))
             .collect(),
         Err(_) => vec![message],
+    }
+}
+
+fn is_array(message: &[u8]) -> bool {
+    message.trim_ascii_start().first() == Some(&b'[')
+}
+
+/// The entries of a batch.
+struct Batch<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Batch<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct BatchVisitor;
+        impl<'de> Visitor<'de> for BatchVisitor {
+            type Value = Batch<'de>;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(formatter, "an array of at most {BATCH_ENTRIES_MAX}")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = seq.next_element()? {
+                    if entries.len() == BATCH_ENTRIES_MAX {
+                        return Err(A::Error::invalid_length(entries.len() + 1, &self));
+                    }
+                    entries.push(entry);
+                }
+                Ok(Batch(entries))
+            }
+        }
+        deserializer.deserialize_seq(BatchVisitor)
     }
 }
 
@@ -284,7 +336,17 @@ mod tests {
                 r#"{"jsonrpc":"2.0","error":{"code":-1,"message":"m"}}"#,
                 "error",
             ),
-            (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, "refused"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":"m"}"#, "error"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":7}"#, "refused"),
+            (r#"{"jsonrpc":"2.0","id":1,"error":null}"#, "refused"),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":{},"error":null}"#,
+                "result",
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":-1,"message":"m"}}"#,
+                "error",
+            ),
             (r#"{"jsonrpc":"2.0","result":{}}"#, "refused"),
             (r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#, "refused"),
             (r#"{"id":1,"method":"ping"}"#, "refused"),
@@ -334,6 +396,21 @@ mod tests {
         assert_eq!(parts, [&b"{\"a\":1}"[..], &b"{\"b\":[2]}"[..]]);
         assert_eq!(batch(Bytes::from_static(b"{\"a\":1}")).len(), 1);
         assert_eq!(batch(Bytes::from_static(b"[broken")).len(), 1);
+        assert_eq!(batch(Bytes::from_static(b"\xef\xbb\xbf{}")), ["{}"]);
+        assert_eq!(
+            batch(Bytes::from_static(b"\xef\xbb\xbf[{}, 1]")),
+            ["{}", "1"]
+        );
+    }
+
+    #[test]
+    fn a_batch_of_too_many_stays_whole_and_is_no_message() {
+        let of = |count: usize| Bytes::from(format!("[{}]", vec!["1"; count].join(",")));
+        assert_eq!(batch(of(BATCH_ENTRIES_MAX)).len(), BATCH_ENTRIES_MAX);
+        let too_many = of(BATCH_ENTRIES_MAX + 1);
+        assert_eq!(batch(too_many.clone()), [&too_many]);
+        let refused = Message::parse(&too_many);
+        assert!(matches!(refused, Err(NotAMessage::Batch)), "{refused:?}");
     }
 
     proptest! {

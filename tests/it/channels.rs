@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_util::task::TaskTracker;
 
-use crate::support::channel::said_to;
+use crate::support::channel::{said_to, written};
 use crate::support::client::Client;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{accept, text_of};
@@ -89,10 +89,7 @@ async fn websocket(stream: TcpStream, scissors: Scissors) {
             if scissors.cut_now(&message) {
                 return;
             }
-            socket
-                .send(Message::text(answer.to_string()))
-                .await
-                .unwrap();
+            socket.send(Message::text(written(&answer))).await.unwrap();
         }
     }
 }
@@ -151,7 +148,7 @@ async fn events(
             if scissors.cut_now(&message) {
                 return;
             }
-            let event = format!("event: message\ndata: {answer}\n\n");
+            let event = format!("event: message\ndata: {}\n\n", written(&answer));
             stream.write_all(event.as_bytes()).await.unwrap();
         }
     }
@@ -218,6 +215,21 @@ async fn a_binary_frame_ends_its_session() {
     client.call("binary").await.lost(true);
     conversation(&client).await;
     gateway.settled().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_ends_its_call_and_no_session() {
+    for kind in [Kind::HttpSse, Kind::WebSocket] {
+        let tasks = TaskTracker::new();
+        let never = Scissors::before_message(usize::MAX);
+        let (gateway, client) = stage(kind, never, &tasks).await;
+        let reply = client.call("unreadable").await;
+        let error = &reply.message["error"];
+        assert_eq!(error["message"], "the server's answer is not understood");
+        reply.lost(true);
+        conversation(&client).await;
+        gateway.settled().await;
+    }
 }
 
 #[tokio::test]

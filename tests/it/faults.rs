@@ -461,7 +461,7 @@ async fn an_answer_that_cannot_be_read() {
     let stage = Stage::new().await;
     stage.puppet.tool("mumbles", |call| async move {
         let id = &call.request["id"];
-        call.send(json!({"jsonrpc": "2.0", "id": id, "error": "no"}))
+        call.send(json!({"jsonrpc": "2.0", "id": id, "error": ["no"]}))
             .await;
         Ending::Stall
     });

@@ -380,6 +380,36 @@ async fn what_is_no_message_is_skipped() {
 }
 
 #[tokio::test]
+async fn an_answer_that_cannot_be_read_ends_its_call() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    for how in ["nan", "latin1", "twice", "cut"] {
+        let reply = client.tool("unreadable", json!({"how": how})).send().await;
+        let message = refusal(&reply, -32603);
+        assert_eq!(message, "the server's answer is not understood", "{how}");
+        reply.lost(true);
+    }
+    assert_eq!(says(client.tool("marked", json!({}))).await, "marked");
+    gateway.settled().await;
+}
+
+#[tokio::test]
+async fn an_error_that_is_null_is_none() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    assert_eq!(says(client.tool("null_error", json!({}))).await, "no error");
+    gateway.settled().await;
+}
+
+#[tokio::test]
+async fn a_batch_of_too_many_messages_is_one_that_is_not_understood() {
+    let (gateway, client) = stage(&[], |config| config).await;
+    let text = says(client.tool("crowd", json!({}))).await;
+    assert_eq!(text, "after the crowd");
+    assert_eq!(gateway.metric("holdfast_misheard_total").await, 1);
+    logs(&gateway, "has more than 1024 messages").await;
+    gateway.settled().await;
+}
+
+#[tokio::test]
 async fn a_line_beyond_the_limit_ends_the_process_not_the_gateway() {
     let (gateway, client) = stage(&[], |config| config.limit("message_bytes_max", 100_000)).await;
     let text = says(client.tool("big", json!({"bytes": 90_000}))).await;

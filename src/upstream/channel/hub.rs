@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use super::Claim;
 use crate::upstream::error::{ChannelEnd, UpstreamError};
+use crate::wire::garbled;
 use crate::wire::jsonrpc::{self, Message, UpstreamId};
 use crate::wire::legacy;
 use crate::wire::object::RawObject;
@@ -141,10 +142,7 @@ impl State {
             Ok(Message::Request { .. } | Message::Notification { .. }) => self.claiming(),
             // A response that is not understood is still the end of its request.
             Err(_) => {
-                let members = RawObject::parse(message).unwrap_or_default();
-                let is_response = members.member("method").is_none();
-                let id = members.member("id").and_then(UpstreamId::of);
-                let waits = id.filter(|_| is_response).and_then(|id| self.leave(id));
+                let waits = garbled::answered(message).and_then(|id| self.leave(id));
                 waits.or_else(|| self.claiming())
             }
         }

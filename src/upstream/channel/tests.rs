@@ -118,9 +118,27 @@ async fn an_error_under_a_wrong_id_is_the_answer_of_the_only_request_that_waits(
 async fn a_response_that_is_not_understood_reaches_its_request() {
     let bench = bench();
     let mut exchange = bench.request(1, Claim::Own);
-    let nonsense = r#"{"jsonrpc":"2.0","id":1,"error":"no object"}"#;
+    let nonsense = r#"{"jsonrpc":"2.0","id":1,"error":["no object"]}"#;
     bench.arrives(nonsense).await;
     assert_eq!(got(&mut exchange).as_deref(), Some(nonsense));
+}
+
+#[tokio::test]
+async fn a_response_that_cannot_be_read_reaches_its_request_and_no_other() {
+    let unreadable = |id: u64| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":NaN}}"#);
+    let bench = bench();
+    let mut general = bench.channel.general().unwrap();
+    let (mut one, mut two) = (bench.request(1, Claim::Own), bench.request(2, Claim::Own));
+    bench.arrives(&unreadable(3)).await;
+    bench.arrives(&format!("\u{feff}{}", unreadable(2))).await;
+    assert_eq!(got(&mut two), Some(unreadable(2)));
+    let end = two.next_message().now_or_never();
+    assert!(matches!(end, Some(Ok(None))), "{end:?}");
+    // It is nonsense to whoever gets it, and answers nothing.
+    assert_eq!(heard(&mut general), Some(unreadable(3)));
+    assert_eq!(got(&mut one), None);
+    bench.arrives(&unreadable(1)).await;
+    assert_eq!(got(&mut one), Some(unreadable(1)));
 }
 
 #[tokio::test]

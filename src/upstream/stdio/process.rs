@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 use super::{Fate, Stdio};
 use crate::upstream::channel::{Carriage, Hub, Parcel};
 use crate::upstream::error::{ChannelEnd, UpstreamError};
+use crate::wire::garbled;
+use crate::wire::jsonrpc::unmarked;
 use crate::wire::line::{Line, Lines, one_line};
 
 /// How much is read at once: what a pipe of Linux holds.
@@ -187,9 +189,12 @@ fn exited(status: Option<io::Result<ExitStatus>>) -> ChannelEnd {
     })
 }
 
-/// Whether it is JSON and not a mere value: `[INFO]` begins many a line of a log.
+/// Whether it is JSON and not a mere value, for `[INFO]` begins many a line of a log, or was meant as an answer: whoever
+/// waits for that has to learn that it cannot be read.
 fn may_be_message(line: &[u8]) -> bool {
-    matches!(line.first(), Some(b'{' | b'[')) && serde_json::from_slice::<&RawValue>(line).is_ok()
+    let line = unmarked(line);
+    let is_json = || serde_json::from_slice::<&RawValue>(line).is_ok();
+    matches!(line.first(), Some(b'{' | b'[')) && (is_json() || garbled::answered(line).is_some())
 }
 
 /// Reads more of a stream. Cancel-safe: what it was cancelled before was not read.

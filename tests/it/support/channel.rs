@@ -32,6 +32,9 @@ pub(crate) fn said_to(message: &Value) -> Option<Value> {
         Some("tools/call") if message["params"]["name"] == "echo" => {
             result(json!({"content": [{"type": "text", "text": "echo"}]}))
         }
+        Some("tools/call") if message["params"]["name"] == "unreadable" => {
+            result(json!({"content": [], "structuredContent": {"v": "NaN"}}))
+        }
         Some("tools/call") => Some(json!({
             "jsonrpc": "2.0",
             "id": format!("ask-{id}"),
@@ -53,6 +56,11 @@ pub(crate) fn said_to(message: &Value) -> Option<Value> {
             Some(json!({"jsonrpc": "2.0", "id": call, "result": {"content": content}}))
         }
     }
+}
+
+/// A message as it is written. For the tool `unreadable` that is as many a library does it: JSON has no such number.
+pub(crate) fn written(message: &Value) -> String {
+    message.to_string().replace("\"NaN\"", "NaN")
 }
 
 /// Bytes in the result of the tool `large`: more than one read takes.
@@ -187,7 +195,7 @@ async fn converse(mut socket: WebSocketStream<TcpStream>) -> Option<u16> {
                 code: CloseCode::Restart,
                 reason: "a new version".into(),
             }))),
-            Some(_) | None => said_to(&message).map(|said| Message::text(said.to_string())),
+            Some(_) | None => said_to(&message).map(|said| Message::text(written(&said))),
         };
         if tool == Some("deaf") {
             // Whoever hears nothing answers no ping either.

@@ -6,7 +6,9 @@ it may, and when they changed), roots_once (only at first), roots_late (takes lo
 only when it was told some), mute (closes its output at once), antique (speaks a revision that nobody knows),
 fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
-bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, wrong_id, ask_late, slow, change.
+bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, unreadable (its answer is no
+JSON: how says why), marked (a byte order mark begins it), null_error (beside a result), crowd (far too much at once),
+wrong_id, ask_late, slow, change.
 """
 
 import json
@@ -117,6 +119,25 @@ def call(key, name, arguments, meta):
         for line in ("", "hello", "{not json", '{"jsonrpc":"2.0"}', "[1,2", "7", '"text"', '{"jsonrpc":"2.0","id":999999,"result":{}}'):
             say(line)
         send(id=key, result=text("in spite of it"))
+    elif name == "unreadable":
+        line = '{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"v":"caf\u00e9"}}}' % key
+        broken = {
+            "nan": line.replace('"caf\u00e9"', "NaN").encode(),
+            "latin1": line.encode("latin-1"),
+            "twice": line.replace("{", '{"id":%d,' % key, 1).encode(),
+            "cut": line[:-4].encode(),
+        }
+        with OUT:
+            sys.stdout.buffer.write(broken[arguments["how"]] + b"\n")
+            sys.stdout.buffer.flush()
+    elif name == "marked":
+        say("\ufeff" + json.dumps({"jsonrpc": "2.0", "id": key, "result": text("marked")}))
+    elif name == "null_error":
+        send(id=key, result=text("no error"), error=None)
+    elif name == "crowd":
+        # One line of more messages than any batch has.
+        say("[" + ",".join(["1"] * 100_000) + "]")
+        send(id=key, result=text("after the crowd"))
     elif name == "wrong_id":
         send(id="server-error", error={"code": -32001, "message": "no such tool"})
     elif name == "ask_late":
