@@ -16,6 +16,12 @@ use crate::wire::jsonrpc::{self, ServerId};
 const LACKING: &str = "the client did not declare the capability this needs";
 
 impl Call {
+    /// Whether its client is asked something, or is about to be.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     /// Waits a little for further questions; while parked they wait for the re-issue anyway.
     pub(super) fn gather(&mut self, now: Moment) {
         let quiet = now + self.limits.gather_quiet;

@@ -123,6 +123,7 @@ enum Happened {
     Leased(Result<Lease, Reply>),
     Message(Origin, Bytes),
     ExchangeOver(Option<UpstreamError>),
+    SessionOver(UpstreamError),
     Sent(Sent),
     Reissued(Box<Reissue>),
     LegGone(LegId),
@@ -227,7 +228,7 @@ impl Driver {
             .call
             .deadline()
             .map(|moment| self.backend.clock.instant(moment));
-        let mut inputs = Inputs::of(&mut self.upstream, &mut self.sending);
+        let mut inputs = Inputs::of(&self.call, &mut self.upstream, &mut self.sending);
         // Time and clients come before the server: one that never stops talking must not be all that is heard.
         tokio::select! {
             biased;
@@ -248,6 +249,7 @@ impl Driver {
             }
             Happened::Message(origin, message) => self.hear(origin, message),
             Happened::ExchangeOver(error) => self.exchange_over(error),
+            Happened::SessionOver(error) => self.lose(error),
             Happened::Sent(Sent { result, was_needed }) => {
                 self.sending = None;
                 match result {

@@ -84,6 +84,12 @@ impl Listener {
                     }
                     self.stands(StreamState::Hears);
                     self.read(stream).await;
+                    // There is nothing to open again: whoever waits on the session hears of it at once.
+                    if let Some(session) = self.session.upgrade()
+                        && session.connection.is_over()
+                    {
+                        return session.mark_gone();
+                    }
                 }
                 Ok(None) => return self.stands(StreamState::Gone),
                 Err(UpstreamError::SessionGone) => {

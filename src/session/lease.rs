@@ -146,9 +146,15 @@ impl Lease {
         self.session.publish(change);
     }
 
-    /// Done when the server has forgotten the session. Cancel-safe.
+    /// Done when the server has forgotten the session, or its channel is over. Cancel-safe.
     pub fn gone(&self) -> impl Future<Output = ()> + Send + use<> {
         self.session.gone().clone().cancelled_owned()
+    }
+
+    /// Why it is gone.
+    #[must_use]
+    pub fn why_gone(&self) -> UpstreamError {
+        self.session.connection.why_over()
     }
 
     /// Done when the server offers no general stream any more, or wants other credentials for it; those it wants.

@@ -139,7 +139,7 @@ impl Session {
         self.gone.cancel();
     }
 
-    /// Cancelled when the server has forgotten the session.
+    /// Cancelled when the server has forgotten the session, or its channel is over.
     pub(super) fn gone(&self) -> &CancellationToken {
         &self.gone
     }

@@ -167,6 +167,10 @@ impl Channel {
         self.hub.is_over()
     }
 
+    pub(super) fn why_over(&self) -> UpstreamError {
+        self.hub.why_over()
+    }
+
     /// Ends it. Done when nothing of it is left.
     pub(super) async fn close(&self) {
         self.end.wanted.cancel();

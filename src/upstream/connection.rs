@@ -97,6 +97,15 @@ impl Connection {
         }
     }
 
+    /// Why nothing comes on it any more, where it is over or the server has forgotten the session.
+    #[must_use]
+    pub fn why_over(&self) -> UpstreamError {
+        match self {
+            Self::Http(_) => UpstreamError::SessionGone,
+            Self::Channel(channel) => channel.why_over(),
+        }
+    }
+
     /// Whether messages share one channel, where nothing but an id ties them to a request.
     #[must_use]
     pub fn is_channel(&self) -> bool {

@@ -127,6 +127,24 @@ async fn questions_that_cannot_wait_are_refused_at_once() {
     stage.closes().await;
 }
 
+/// The same over HTTP as for a process that ends: see the calls that are asked for roots first.
+#[tokio::test]
+async fn a_call_that_is_asked_first_is_told_when_the_server_forgets_its_session() {
+    let stage = Stage::with(|config| config.timer("session_idle", "60s")).await;
+    stage.client.call("echo").await.result();
+    let session = stage.puppet.sessions()[0].clone();
+    let question = form("name", name_schema());
+    session.ask("elicitation/create", question).await;
+    let request = stage.client.tool("echo", json!({}));
+    let asked = request.send().await.asked();
+    stage.puppet.forget_sessions();
+    stage.gateway.metric_is("holdfast_holds", 0).await;
+    let reply = request.answer(&asked, ada()).send().await;
+    reply.lost(false);
+    assert_eq!(stage.puppet.starts("echo"), 1);
+    stage.closes().await;
+}
+
 #[tokio::test]
 async fn only_so_many_questions_wait() {
     let stage = Stage::with(|config| {

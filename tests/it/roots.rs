@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-use crate::program::numbers;
+use crate::program::{self, kill, numbers};
 use crate::support::client::Client;
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{eventually, text_of};
@@ -143,5 +143,27 @@ async fn a_server_that_dies_when_it_is_told_is_not_one_that_does_not_ask() {
         assert_eq!(with_root(&client, uri).await, uri);
     }
     assert_eq!(processes(&gateway), 3);
+    assert_eq!(gateway.terminate().await, 0);
+}
+
+/// Its request has not gone up, so no exchange tells of the end: while its client is asked, nobody else would notice.
+#[tokio::test]
+async fn a_call_whose_client_is_asked_first_is_told_when_its_server_ends() {
+    let config = Config::program(&["roots"]).timer("session_idle", "60s");
+    let gateway = config.limit("processes_max", 1).start().await;
+    let client = Client::of(&gateway).able(json!({"roots": {}}));
+    let request = client.tool("roots", json!({}));
+    let asked = request.send().await.asked();
+    kill(&program::processes(&gateway, 1).await);
+    gateway.metric_is("holdfast_holds", 0).await;
+    gateway.metric_is("holdfast_lost_total", 1).await;
+    // Its place is free.
+    let other = client.clone().able(json!({}));
+    other.call("echo").await.result();
+    let roots = json!({"roots": [{"uri": "file:///one"}]});
+    let reply = request.answer(&asked, roots).send().await;
+    reply.lost(false);
+    let message = program::refusal(&reply, -32603);
+    assert_eq!(message, "the server's process has ended");
     assert_eq!(gateway.terminate().await, 0);
 }

@@ -3,7 +3,7 @@
 use tokio::sync::mpsc;
 
 use super::{Happened, Leasing, Sending, Upstream};
-use crate::call::{LegId, Origin};
+use crate::call::{Call, LegId, Origin};
 use crate::hold::{LegSink, Reissue};
 use crate::session::Lease;
 use crate::upstream::Exchange;
@@ -14,19 +14,30 @@ pub(super) struct Inputs<'a> {
     leasing: Option<&'a mut Leasing>,
     exchange: Option<&'a mut Exchange>,
     session: Option<(Origin, &'a mut Lease)>,
+    /// The end of the session is the call's own: no exchange tells of it, and somebody is being asked in vain.
+    ends_with_session: bool,
 }
 
 impl<'a> Inputs<'a> {
-    pub(super) fn of(upstream: &'a mut Upstream, sending: &'a mut Option<Sending>) -> Self {
+    pub(super) fn of(
+        call: &Call,
+        upstream: &'a mut Upstream,
+        sending: &'a mut Option<Sending>,
+    ) -> Self {
         let mut inputs = Self {
             sending: sending.as_mut(),
             leasing: None,
             exchange: None,
             session: None,
+            ends_with_session: false,
         };
         match upstream {
             Upstream::Leasing(leasing) => inputs.leasing = Some(leasing),
-            Upstream::Due(lease) => inputs.session = Some((Origin::Stray, lease)),
+            Upstream::Due(lease) => {
+                inputs.session = Some((Origin::Stray, lease));
+                // One that nobody is asked for goes up on another session.
+                inputs.ends_with_session = call.is_asking();
+            }
             Upstream::Open {
                 lease, exchange, ..
             } => {
@@ -51,7 +62,7 @@ impl<'a> Inputs<'a> {
             Some(sent) = maybe(self.sending.as_mut()) => Happened::Sent(sent),
             Some(leased) = maybe(self.leasing.as_mut()) => Happened::Leased(leased),
             happened = next_message(&mut self.exchange) => happened,
-            happened = general_message(&mut self.session) => {
+            happened = general_message(&mut self.session, self.ends_with_session) => {
                 if let Some(exchange) = &mut self.exchange {
                     exchange.heard_of_server();
                 }
@@ -81,11 +92,19 @@ async fn next_message(exchange: &mut Option<&mut Exchange>) -> Happened {
     }
 }
 
-/// What the session's general stream brings. Cancel-safe.
-async fn general_message(session: &mut Option<(Origin, &mut Lease)>) -> Happened {
-    match session {
-        Some((origin, lease)) => Happened::Message(*origin, lease.general_message().await),
-        None => std::future::pending().await,
+/// What the session's general stream brings; its end too where that matters. Cancel-safe.
+async fn general_message(
+    session: &mut Option<(Origin, &mut Lease)>,
+    ends_with_it: bool,
+) -> Happened {
+    let Some((origin, lease)) = session else {
+        return std::future::pending().await;
+    };
+    let gone = lease.gone();
+    tokio::select! {
+        biased;
+        message = lease.general_message() => Happened::Message(*origin, message),
+        () = gone, if ends_with_it => Happened::SessionOver(lease.why_gone()),
     }
 }
 
