@@ -226,7 +226,7 @@ impl Call {
         match message {
             Message::Request { id, method, params } => match ServerId::new(id) {
                 Some(id) => self.on_request(now, origin, id, &method, params),
-                None => tracing::warn!("a server request without a usable id is ignored"),
+                None => self.tell(jsonrpc::unusable_id(id)),
             },
             // What came before the request is about something else, unless it takes back a question that came before.
             Message::Notification { method, .. }

@@ -166,7 +166,9 @@ impl Listener {
     fn take(&mut self, session: &Arc<Session>, message: &Bytes) {
         match Message::parse(message) {
             Ok(Message::Request { id, method, params }) => {
-                let Some(id) = ServerId::new(id) else { return };
+                let Some(id) = ServerId::new(id) else {
+                    return self.answer(session, jsonrpc::unusable_id(id));
+                };
                 if method == legacy::PING {
                     return self.answer(session, jsonrpc::result(&id, "{}"));
                 }

@@ -40,7 +40,9 @@ pub(super) fn refusal(message: &[u8], code: i64, why: &str) -> Option<Vec<u8>> {
     let Ok(Message::Request { id, method, .. }) = Message::parse(message) else {
         return None;
     };
-    let id = ServerId::new(id)?;
+    let Some(id) = ServerId::new(id) else {
+        return Some(jsonrpc::unusable_id(id));
+    };
     if method == legacy::PING {
         return Some(jsonrpc::result(&id, "{}"));
     }

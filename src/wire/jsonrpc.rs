@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::de::{Deserialize, Deserializer, Error as _, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::error::ErrorObject;
+use super::error::{ErrorObject, INVALID_REQUEST};
 use super::object::{self, RawObject};
 
 /// Bounds the text of a peer's id. Ids are echoed in every answer and kept while a call lives; the real
@@ -302,6 +302,18 @@ pub fn error(id: &ServerId, error: &ErrorObject) -> Vec<u8> {
     .into_bytes()
 }
 
+/// The error that answers a server's own request under what is no usable id: as it came where it is bounded, so that
+/// its server may know it again, else null.
+#[must_use]
+pub fn unusable_id(id: &RawValue) -> Vec<u8> {
+    let id = Some(id.get()).filter(|id| id.len() <= ID_BYTES_MAX);
+    let why = "the id is no string and no integer, or too long";
+    error(
+        &ServerId(id.unwrap_or("null").into()),
+        &ErrorObject::new(INVALID_REQUEST, why),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -373,6 +385,25 @@ mod tests {
         ] {
             let value: &RawValue = serde_json::from_str(raw).unwrap();
             assert_eq!(ClientId::new(value).is_some(), ok, "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_request_under_no_usable_id_is_refused_under_it_while_it_is_short() {
+        let long = format!("\"{}\"", "x".repeat(ID_BYTES_MAX));
+        for (id, expected) in [
+            ("1.5", "1.5"),
+            ("null", "null"),
+            (r#"{"a":1}"#, r#"{"a":1}"#),
+            (long.as_str(), "null"),
+        ] {
+            let answer = unusable_id(serde_json::from_str(id).unwrap());
+            let Ok(Message::Error { error, .. }) = Message::parse(&answer) else {
+                panic!("{id}");
+            };
+            assert_eq!(error.code, INVALID_REQUEST);
+            let members = RawObject::parse(&answer).unwrap();
+            assert_eq!(members.member("id").unwrap().get(), expected);
         }
     }
 

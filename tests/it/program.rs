@@ -393,6 +393,20 @@ async fn an_answer_that_cannot_be_read_ends_its_call() {
 }
 
 #[tokio::test]
+async fn a_question_under_no_usable_id_is_refused() {
+    let long = Value::from("x".repeat(300));
+    for (id, refused) in [(json!(1.5), json!(1.5)), (long, json!(null))] {
+        let (gateway, client) = stage(&[], |config| config).await;
+        let text = says(client.tool("ask_as", json!({"id": id}))).await;
+        assert_eq!(
+            text,
+            json!([[refused, -32600]]).to_string().replace(',', ", ")
+        );
+        gateway.settled().await;
+    }
+}
+
+#[tokio::test]
 async fn an_error_that_is_null_is_none() {
     let (gateway, client) = stage(&[], |config| config).await;
     assert_eq!(says(client.tool("null_error", json!({}))).await, "no error");

@@ -8,7 +8,7 @@ fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
 bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, unreadable (its answer is no
 JSON: how says why), marked (a byte order mark begins it), null_error (beside a result), crowd (far too much at once),
-wrong_id, ask_late, slow, change.
+wrong_id, ask_as (under any id, and says how that was refused), ask_late, slow, change.
 """
 
 import json
@@ -27,6 +27,8 @@ ANSWERS = {}
 FREE = threading.Event()
 IDS = iter(range(10**9))
 ROOTS = []
+REFUSALS = []
+REFUSED = threading.Event()
 LEARNT = threading.Event()
 
 
@@ -132,6 +134,11 @@ def call(key, name, arguments, meta):
             sys.stdout.buffer.flush()
     elif name == "marked":
         say("\ufeff" + json.dumps({"jsonrpc": "2.0", "id": key, "result": text("marked")}))
+    elif name == "ask_as":
+        # Its answer may come under another id.
+        send(id=arguments["id"], method="elicitation/create", params={"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
+        REFUSED.wait()
+        send(id=key, result=text(json.dumps(REFUSALS)))
     elif name == "null_error":
         send(id=key, result=text("no error"), error=None)
     elif name == "crowd":
@@ -189,6 +196,9 @@ def take(message):
         ANSWERS[key][0].set()
     elif method is None:
         print("answered", json.dumps(message), file=sys.stderr, flush=True)
+        if "error" in message:
+            REFUSALS.append([key, message["error"]["code"]])
+            REFUSED.set()
     elif key is not None:
         # As some real servers do with what they do not know.
         os._exit(3)
