@@ -267,6 +267,9 @@ impl Pool {
             (permit, counted),
         ));
         tracing::debug!(session = number, has_general_stream, "it is open");
+        if let Some(ending) = session.connection.ends_with(&self.closing) {
+            self.tasks.spawn(ending);
+        }
         let (slot, inbox) = Inbox::new();
         if has_general_stream {
             self.offers_general_stream.store(true, Ordering::Release);
@@ -362,7 +365,7 @@ impl Pool {
     }
 
     /// Closes all sessions that no call uses, and gives up those that are being opened; the others close when their calls
-    /// end.
+    /// end, those on channels in any case after a moment for farewells.
     pub fn close_all(&self) {
         self.closing.cancel();
         for mut shelf in self.shelves.iter_mut() {

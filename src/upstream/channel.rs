@@ -17,7 +17,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::departure::Departure;
@@ -30,6 +30,10 @@ pub(super) use hub::Hub;
 
 /// Messages on their way out of one channel. A server that does not read holds up its callers, whose own clocks run.
 const OUTGOING_MAX: usize = 64;
+
+/// How long farewells may take when no channel is wanted any more. Arbitrary: a server that reads takes them in a
+/// moment, and one that does not must not keep its process from being ended in time.
+const FAREWELLS_MAX: Duration = Duration::from_millis(500);
 
 /// A message on its way out.
 pub(super) type Sending = Pin<Box<dyn Future<Output = Result<(), UpstreamError>> + Send>>;
@@ -169,6 +173,25 @@ impl Channel {
 
     pub(super) fn why_over(&self) -> UpstreamError {
         self.hub.why_over()
+    }
+
+    /// Ends it soon after this is cancelled, whoever has it and whatever waits to be sent. Done when it is ended, by that
+    /// or otherwise.
+    pub(super) fn ends_with(
+        &self,
+        closing: CancellationToken,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let Ending { wanted, done, .. } = self.end.clone();
+        async move {
+            let time_is_up = async {
+                closing.cancelled().await;
+                sleep(FAREWELLS_MAX).await;
+            };
+            tokio::select! {
+                () = time_is_up => wanted.cancel(),
+                () = done.cancelled() => {}
+            }
+        }
     }
 
     /// Ends it. Done when nothing of it is left.

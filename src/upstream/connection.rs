@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
+use tokio_util::sync::CancellationToken;
 
 use super::UpstreamError;
 use super::channel::{self, Channel, Claim};
@@ -110,6 +111,18 @@ impl Connection {
     #[must_use]
     pub fn is_channel(&self) -> bool {
         matches!(self, Self::Channel(_))
+    }
+
+    /// What ends it soon after this is cancelled, whoever has it and whatever waits to be sent; nothing where there is
+    /// nothing to end but the server's own memory.
+    pub fn ends_with(
+        &self,
+        closing: &CancellationToken,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        match self {
+            Self::Http(_) => None,
+            Self::Channel(channel) => Some(channel.ends_with(closing.clone())),
+        }
     }
 
     /// Ends it, and with it the session. Done when the server knows, or its process is gone.

@@ -77,6 +77,12 @@ pub(crate) fn kill(pids: &[u32]) {
     }
 }
 
+/// Lets a process do nothing from now on.
+pub(crate) fn pause(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+}
+
 pub(crate) async fn all_are_gone(pids: Vec<u32>) {
     assert!(!pids.is_empty());
     eventually("the processes to be gone", || async {

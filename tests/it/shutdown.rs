@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::program::{is_alive, numbers};
+use crate::program::{is_alive, numbers, pause, processes};
 use crate::support::client::Client;
 use crate::support::gateway::Config;
 use crate::support::puppet::{Ending, Handshake, Ledger, Manner, OnCancel, Puppet};
@@ -200,6 +200,31 @@ async fn a_program_that_is_still_being_opened_is_ended_with_all_it_started() {
     let all = all();
     gateway.signal_end();
     leg.finish().await.lost(false);
+    let log = gateway.log_to_the_end().await;
+    assert!(!log.contains("could not be closed"), "{log}");
+    assert!(!all.iter().any(|pid| is_alive(*pid)), "{all:?}");
+}
+
+/// Its pipe takes only a part of the request: what is to follow, the cancellation too, can never be sent.
+#[tokio::test]
+async fn a_program_that_reads_nothing_is_ended_with_all_it_started() {
+    let gateway = Config::program(&["offspring"])
+        .timer("session_idle", "60s")
+        .timer("shutdown_deadline", "200ms")
+        .timer("stop_grace", "100ms")
+        .start()
+        .await;
+    let client = Client::of(&gateway);
+    client.call("echo").await.result();
+    let pids = processes(&gateway, 1).await;
+    let all = [numbers(&gateway, "offspring"), pids.clone()].concat();
+    assert_eq!(all.len(), 2);
+    pause(pids[0]);
+    let large = json!({"large": "x".repeat(300 << 10)});
+    let leg = client.tool("echo", large).open().await;
+    gateway.metric_is("holdfast_calls", 1).await;
+    gateway.signal_end();
+    leg.finish().await;
     let log = gateway.log_to_the_end().await;
     assert!(!log.contains("could not be closed"), "{log}");
     assert!(!all.iter().any(|pid| is_alive(*pid)), "{all:?}");

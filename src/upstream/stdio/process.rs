@@ -43,6 +43,7 @@ const LAST_WORDS_MAX: Duration = Duration::from_millis(100);
 
 /// One process.
 pub(super) struct Process {
+    last_resort: LastResort,
     server: Arc<Stdio>,
     pid: Option<u32>,
     started: Instant,
@@ -50,13 +51,16 @@ pub(super) struct Process {
     stdin: ChildStdin,
     stdout: ChildStdout,
     stderr: ChildStderr,
-    carriage: Carriage,
 }
 
 impl Process {
     /// Starts the program of a server; what it says goes to the hub.
     pub(super) fn start(server: &Arc<Stdio>, carriage: Carriage) -> io::Result<Self> {
         let mut child = server.program.command().spawn()?;
+        let last_resort = LastResort {
+            group: child.id().and_then(group_of),
+            carriage,
+        };
         let piped = || io::Error::other("a stream is no pipe");
         let stdin = child.stdin.take().ok_or_else(piped)?;
         let stdout = child.stdout.take().ok_or_else(piped)?;
@@ -64,6 +68,7 @@ impl Process {
         let (backend, pid) = (&server.backend, child.id());
         tracing::debug!(%backend, pid, "a process of the server is started");
         Ok(Self {
+            last_resort,
             server: Arc::clone(server),
             pid,
             started: Instant::now(),
@@ -71,7 +76,6 @@ impl Process {
             stdin,
             stdout,
             stderr,
-            carriage,
         })
     }
 
@@ -85,8 +89,10 @@ impl Process {
             stdin,
             mut stdout,
             mut stderr,
-            carriage: Carriage { hub, end },
+            // After the child, so that it is dropped before.
+            mut last_resort,
         } = self;
+        let Carriage { hub, end } = &last_resort.carriage;
         let (backend, limits) = (&server.backend, &server.limits);
         let is_over = CancellationToken::new();
         let logging = async {
@@ -98,7 +104,7 @@ impl Process {
         let carrying = async {
             let mut unwritten = None;
             let ended = tokio::select! {
-                ended = read(&mut stdout, &mut child, &hub, backend, limits.message_bytes_max) => ended,
+                ended = read(&mut stdout, &mut child, hub, backend, limits.message_bytes_max) => ended,
                 ended = write(stdin, &mut parcels, &mut unwritten) => ended,
                 () = end.wanted.cancelled() => ChannelEnd::Stopped,
             };
@@ -118,14 +124,41 @@ impl Process {
             drop((unwritten, parcels));
             // What it still says would fill its pipe and keep it from ending.
             tokio::select! {
-                () = stop(&mut child, pid, limits.stop_grace) => {}
+                () = stop(&mut child, last_resort.group, limits.stop_grace) => {}
                 () = drain(&mut stdout) => {}
             }
             is_over.cancel();
         };
         tokio::join!(carrying, logging);
+        // Somebody else may have its number from now on.
+        last_resort.group = None;
+    }
+}
+
+/// Sees to it that nothing of a process is left and nobody waits for it, however its task ends: it may be dropped with
+/// all others when time is up, or panic.
+struct LastResort {
+    /// The process group, until nothing of it is left.
+    group: Option<Pid>,
+    carriage: Carriage,
+}
+
+impl Drop for LastResort {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // If there is nobody any more, that is as well.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let Carriage { hub, end } = &self.carriage;
+        // It was said before, unless this comes early.
+        hub.over(ChannelEnd::Stopped);
         end.done.cancel();
     }
+}
+
+/// The process group that this process leads.
+fn group_of(pid: u32) -> Option<Pid> {
+    Pid::from_raw(pid.try_into().ok()?)
 }
 
 /// Reads messages up to the end of the process, or of its output. The process is watched as well: what it started may
@@ -266,8 +299,7 @@ pub fn stop_max(grace: Duration) -> Duration {
 
 /// Ends a process whose input is closed, and its group. Cancelled, it would leave them running: nothing it is raced with
 /// ever ends.
-async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
-    let group = pid.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+async fn stop(child: &mut Child, group: Option<Pid>, grace: Duration) {
     let signal = |signal| group.map(|group| kill_process_group(group, signal));
     if timeout(grace, child.wait()).await.is_err() {
         signal(Signal::TERM);
@@ -289,5 +321,69 @@ async fn stop(child: &mut Child, pid: Option<u32>, grace: Duration) {
     };
     if timeout(grace, is_gone).await.is_err() {
         signal(Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_util::task::TaskTracker;
+
+    use super::*;
+    use crate::upstream::channel::Channel;
+    use crate::upstream::stdio::{ProcessLimits, Program};
+
+    const STARTS_ANOTHER: &str =
+        r#"sleep 600 & echo '{"jsonrpc":"2.0","method":"notifications/up"}'; wait"#;
+
+    fn server() -> Arc<Stdio> {
+        let program = Program {
+            command: "sh".to_owned(),
+            arguments: vec!["-c".to_owned(), STARTS_ANOTHER.to_owned()],
+            env: Vec::new(),
+            pass_env: Vec::new(),
+            cwd: None,
+        };
+        let limits = ProcessLimits {
+            message_bytes_max: 1000,
+            send_timeout: Duration::from_secs(1),
+            stop_grace: Duration::from_secs(60),
+        };
+        Arc::new(Stdio::new("program", program, limits, TaskTracker::new()))
+    }
+
+    /// Whether a process of this group is more than what its parent has yet to look at.
+    fn is_alive(group: u32) -> bool {
+        let stats = std::fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path().join("stat")).ok());
+        stats.into_iter().any(|stat| {
+            let fields = stat.rsplit(')').next().unwrap_or_default();
+            let fields: Vec<&str> = fields.split_whitespace().collect();
+            fields[0] != "Z" && fields[2] == group.to_string()
+        })
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_process_whose_task_is_dropped() {
+        let (channel, carriage, parcels) = Channel::queued(Duration::from_secs(1));
+        let process = Process::start(&server(), carriage).unwrap();
+        let group = process.pid.unwrap();
+        let mut general = channel.general().unwrap();
+        let mut carrying = Box::pin(process.carry(parcels));
+        let heard = tokio::select! {
+            () = &mut carrying => None,
+            message = general.next() => message,
+        };
+        assert!(heard.is_some() && is_alive(group), "it has started another");
+        drop(carrying);
+        assert!(channel.is_over());
+        channel.close().await;
+        let is_gone = async {
+            while is_alive(group) {
+                sleep(LOOK_EVERY).await;
+            }
+        };
+        let waited = timeout(Duration::from_secs(30), is_gone).await;
+        assert!(waited.is_ok(), "what it started lives on");
     }
 }
