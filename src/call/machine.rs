@@ -133,6 +133,12 @@ impl Call {
         self.spec.id
     }
 
+    /// Whether its client may be asked anything.
+    #[must_use]
+    pub fn may_ask(&self) -> bool {
+        self.spec.method.may_ask()
+    }
+
     /// Whether it waits for a re-issue.
     #[must_use]
     pub fn is_parked(&self) -> bool {

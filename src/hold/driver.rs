@@ -325,7 +325,10 @@ impl Driver {
             && *method == legacy::ROOTS_LIST
             && let Some(lease) = self.upstream.lease()
         {
-            lease.was_asked_for_roots(origin);
+            match self.call.may_ask() {
+                true => lease.was_asked_for_roots(origin),
+                false => lease.refuses_roots(),
+            }
         }
     }
 

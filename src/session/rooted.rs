@@ -46,6 +46,9 @@ const AGAIN_MAX: Duration = Duration::from_secs(3);
 /// pings meanwhile. Arbitrary: nothing says when one is done, and each call with other roots pays it.
 const TAKING_IN: Duration = Duration::from_millis(250);
 
+/// What stands for the roots of a server that was refused them: nobody's.
+const NONE_GIVEN: &str = "";
+
 /// What came of waiting for a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Heard {
@@ -176,6 +179,14 @@ impl Lease {
         if asks == Asks::InDoubt {
             self.home.roots_habits().is_doubtful();
         }
+    }
+
+    /// The server has asked for roots during a request in which nothing can be asked, and surely not because of it. It has to
+    /// ask again before a call whose client has some, or it goes on without.
+    pub fn refuses_roots(&self) {
+        let mut roots = self.session.roots();
+        roots.were_asked(Asks::ByItself);
+        roots.give(NONE_GIVEN);
     }
 
     /// Takes in which roots the server is given; whether they are new to it.

@@ -5,7 +5,7 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 
 use crate::program::{self, kill, numbers};
-use crate::support::client::Client;
+use crate::support::client::{Client, META_LOG_LEVEL};
 use crate::support::gateway::{Config, Gateway};
 use crate::support::{eventually, text_of};
 
@@ -76,6 +76,23 @@ async fn a_server_that_does_not_ask_again_serves_one_call_a_session() {
 }
 
 /// A list is asked of nobody, so it is not served where somebody's roots are kept.
+/// With log messages, a list has the session of a program for itself, and with it the question that came meanwhile.
+#[tokio::test]
+async fn roots_that_were_refused_during_a_list_are_asked_for_again() {
+    for (manner, started) in [("roots", 1), ("roots_once", 2)] {
+        let (gateway, client) = stage_of(&[manner, "roots_first"]).await;
+        let list = client.request("tools/list", json!({}));
+        let list = list.meta(META_LOG_LEVEL, json!("info"));
+        list.send().await.result();
+        assert_eq!(with_root(&client, "file:///one").await, "file:///one");
+        eventually("as many processes", || async {
+            processes(&gateway) == started
+        })
+        .await;
+        assert_eq!(gateway.terminate().await, 0);
+    }
+}
+
 #[tokio::test]
 async fn a_list_is_served_without_roots_of_others() {
     let (gateway, client) = stage("roots").await;

@@ -2,7 +2,7 @@
 
 Arguments: banner (greets on standard output), stubborn (ends neither when its input is closed nor when it is asked to),
 offspring (starts a child that outlives it), heir (starts one that has its streams too), roots (asks for roots as soon as
-it may, and when they changed), roots_once (only at first), roots_late (takes long to ask, both times, and answers roots
+it may, and when they changed), roots_once (only at first), roots_first (lists nothing before), roots_late (takes long to ask, both times, and answers roots
 only when it was told some), mute (closes its output at once), antique (speaks a revision that nobody knows),
 fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
@@ -72,6 +72,12 @@ def learn_roots():
     threading.Event().wait(0.1)
     ROOTS[:] = [root["uri"] for root in answer.get("result", {"roots": [{"uri": "refused"}]})["roots"]]
     LEARNT.set()
+
+
+def list_tools(key):
+    if "roots_first" in MANNERS:
+        LEARNT.wait()
+    send(id=key, result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
 
 
 def said(answer):
@@ -178,7 +184,7 @@ def take(message):
     elif method == "ping":
         send(id=key, result={})
     elif method == "tools/list":
-        send(id=key, result={"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+        threading.Thread(target=list_tools, args=(key,), daemon=True).start()
     elif method == "tools/call" and params["name"] == "deafen":
         # Here, where nobody is reading it.
         send(id=key, result=text("I have heard enough"))
