@@ -143,6 +143,16 @@ impl Row {
         }
     }
 
+    /// What counts of it, as ratios to another.
+    pub(crate) fn against(&self, other: &Self) -> String {
+        format!(
+            "throughput ×{:.2}, p50 ×{:.2}, p99 ×{:.2}",
+            self.per_second / other.per_second,
+            self.p50 / other.p50,
+            self.p99 / other.p99,
+        )
+    }
+
     fn print(&self) {
         let Self {
             name,
@@ -172,12 +182,7 @@ fn ratios(rows: &[Row]) {
             let Some(theirs) = row(&format!("{kind} {other}")) else {
                 continue;
             };
-            print!(
-                "{kind} holdfast / {other}: throughput ×{:.2}, p50 ×{:.2}, p99 ×{:.2}",
-                ours.per_second / theirs.per_second,
-                ours.p50 / theirs.p50,
-                ours.p99 / theirs.p99,
-            );
+            print!("{kind} holdfast / {other}: {}", ours.against(theirs));
             match theirs.cpu > 0.0 {
                 true => println!(", CPU ×{:.2}", ours.cpu / theirs.cpu),
                 false => println!(),

@@ -92,10 +92,8 @@ fn ratios(transport: &str, rows: &[Row]) {
         return;
     };
     println!(
-        "{transport} plain holdfast / direct: throughput ×{:.2}, p50 ×{:.2}, p99 ×{:.2}",
-        plain.per_second / direct.per_second,
-        plain.p50 / direct.p50,
-        plain.p99 / direct.p99,
+        "{transport} plain holdfast / direct: {}",
+        plain.against(direct),
     );
     println!(
         "{transport} held holdfast / question direct: p50 ×{:.2} ({:+.1} ms); CPU of the gateway ×{:.2} of a plain call\n",

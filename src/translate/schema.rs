@@ -203,11 +203,9 @@ impl<'a> Unfolding<'a> {
             }
             // The keys are names of properties, not keywords.
             ("properties" | "patternProperties" | "dependentSchemas", Value::Object(named)) => {
-                self.patterns += if key == "patternProperties" {
-                    named.len()
-                } else {
-                    0
-                };
+                if key == "patternProperties" {
+                    self.patterns += named.len();
+                }
                 self.spend()?;
                 named.values().try_for_each(|schema| self.schema(schema))
             }

@@ -2,7 +2,7 @@
 
 use std::process::{Output, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -10,7 +10,7 @@ use tokio::process::Command;
 use crate::support::client::Client;
 use crate::support::puppet::Ending;
 use crate::support::stage::{Stage, name_schema};
-use crate::support::{accept, form, text_of};
+use crate::support::{accept, form, signal, text_of};
 
 async fn holdfast(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_holdfast"))
@@ -76,8 +76,7 @@ async fn the_demo_serves_until_it_is_told_to_end() {
     let request = Client::at(address).tool("cancel-subscription", json!({}));
     request.send().await.asked();
     // Ending does not wait for an answer that nobody will give.
-    let pid = i32::try_from(demo.id().unwrap()).unwrap();
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::INT).unwrap();
+    signal(&demo, Signal::INT);
     let drained = async { while lines.next_line().await.unwrap().is_some() {} };
     let (ended, ()) = tokio::join!(demo.wait(), drained);
     assert_eq!(ended.unwrap().code(), Some(0));
@@ -112,8 +111,7 @@ async fn a_gateway_whose_standard_error_is_closed_serves() {
     let answer = accept(json!({"name": "Ada"}));
     let reply = request.answer(&asked, answer).send().await;
     assert_eq!(text_of(reply.result()), "name: \"Ada\"");
-    let pid = i32::try_from(gateway.id().unwrap()).unwrap();
-    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    signal(&gateway, Signal::TERM);
     assert_eq!(gateway.wait().await.unwrap().code(), Some(0));
 }
 

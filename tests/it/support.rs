@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use tokio::process::Child;
 use tokio::time::{Instant, sleep, timeout};
 
 pub(crate) mod chameleon;
@@ -75,4 +77,10 @@ pub(crate) fn text_of(result: &Value) -> &str {
     result["content"][0]["text"]
         .as_str()
         .unwrap_or_else(|| panic!("no text in {result}"))
+}
+
+/// Sends a signal to a process that is running.
+pub(crate) fn signal(process: &Child, signal: Signal) {
+    let pid = i32::try_from(process.id().unwrap()).unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::support::client::Client;
+use crate::support::client::{Asked, Client, Request};
 use crate::support::gateway::Config;
 use crate::support::puppet::{Manner, Puppet};
 use crate::support::stage::usual;
@@ -23,6 +23,26 @@ fn config(front: &TlsFront, trusted: &Authority) -> Config {
     Config::to(front.url()).backend("ca_file", &trusted.ca_file())
 }
 
+/// So many calls that wait for a name, and what each was asked.
+async fn hold(client: &Client, count: usize) -> Vec<(Request, Asked)> {
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let request = client.tool("name", json!({}));
+        let asked = request.send().await.asked();
+        held.push((request, asked));
+    }
+    held
+}
+
+/// Answers them; each ends with the name.
+async fn answer(held: &[(Request, Asked)]) {
+    for (request, asked) in held {
+        let answer = accept(json!({"name": "Ada"}));
+        let reply = request.answer(asked, answer).send().await;
+        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    }
+}
+
 #[tokio::test]
 async fn calls_run_and_are_held_over_either_http() {
     for (kind, protocol) in [(Front::Http1, "http/1.1"), (Front::Http2, "h2")] {
@@ -34,9 +54,7 @@ async fn calls_run_and_are_held_over_either_http() {
         for tool in ["name", "generally"] {
             let request = client.tool(tool, json!({}));
             let asked = request.send().await.asked();
-            let answer = accept(json!({"name": "Ada"}));
-            let reply = request.answer(&asked, answer).send().await;
-            assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+            answer(&[(request, asked)]).await;
         }
         assert_eq!(front.protocols(), [protocol]);
         nothing_is_left(&gateway, &puppet).await;
@@ -53,17 +71,8 @@ async fn held_calls_do_not_block_their_answers_over_http2() {
     let config = config(&front, &authority).top("threads", "1");
     let gateway = config.timer("gather_quiet", "1ms").start().await;
     let client = Client::of(&gateway);
-    let mut held = Vec::new();
-    for _ in 0..HELD {
-        let request = client.tool("name", json!({}));
-        let asked = request.send().await.asked();
-        held.push((request, asked));
-    }
-    for (request, asked) in &held {
-        let answer = accept(json!({"name": "Ada"}));
-        let reply = request.answer(asked, answer).send().await;
-        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
-    }
+    let held = hold(&client, HELD).await;
+    answer(&held).await;
     assert_eq!(front.protocols(), ["h2"]);
     assert!(front.connections() < HELD, "{}", front.connections());
     nothing_is_left(&gateway, &puppet).await;
@@ -77,19 +86,10 @@ async fn few_streams_of_a_connection_keep_no_answer_from_its_server() {
     let config = config(&front, &authority).top("threads", "1");
     let gateway = config.timer("initialize_timeout", "500ms").start().await;
     let client = Client::of(&gateway);
-    let mut held = Vec::new();
     // Each has a call's stream and a general one.
-    for _ in 0..FEW_STREAMS / 2 {
-        let request = client.tool("name", json!({}));
-        let asked = request.send().await.asked();
-        held.push((request, asked));
-    }
+    let held = hold(&client, FEW_STREAMS / 2).await;
     client.call("echo").await.lost(false);
-    for (request, asked) in &held {
-        let answer = accept(json!({"name": "Ada"}));
-        let reply = request.answer(asked, answer).send().await;
-        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
-    }
+    answer(&held).await;
     assert_eq!(text_of(client.call("echo").await.result()), "{}");
     nothing_is_left(&gateway, &puppet).await;
 }
@@ -99,20 +99,11 @@ async fn few_streams_of_a_connection_keep_no_answer_from_its_server() {
 async fn the_streams_of_a_connection_can_be_bounded() {
     let (puppet, authority, front) = behind(Front::NarrowHttp2).await;
     let config = config(&front, &authority).top("threads", "1");
-    let config = config.limit("upstream_streams_max", FEW_STREAMS as usize);
+    let config = config.limit("upstream_streams_max", FEW_STREAMS);
     let gateway = config.start().await;
     let client = Client::of(&gateway);
-    let mut held = Vec::new();
-    for _ in 0..3 * FEW_STREAMS {
-        let request = client.tool("name", json!({}));
-        let asked = request.send().await.asked();
-        held.push((request, asked));
-    }
-    for (request, asked) in &held {
-        let answer = accept(json!({"name": "Ada"}));
-        let reply = request.answer(asked, answer).send().await;
-        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
-    }
+    let held = hold(&client, 3 * FEW_STREAMS).await;
+    answer(&held).await;
     nothing_is_left(&gateway, &puppet).await;
 }
 

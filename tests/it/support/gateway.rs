@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr, Command};
@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use super::http1::Reader;
 use super::puppet::Puppet;
-use super::{eventually, within};
+use super::{eventually, signal, within};
 
 /// The command line of `program.py` with these manners.
 pub(crate) fn program<'a>(manners: &[&'a str]) -> Vec<&'a str> {
@@ -234,8 +234,7 @@ impl Gateway {
 
     /// Sends SIGTERM without waiting for the end.
     pub(crate) fn signal_end(&self) {
-        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        signal(&self.child, Signal::TERM);
     }
 
     /// Waits for the end and returns the exit code.

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 
 use super::client::{Asked, Request};
 use super::gateway::{Config, line};
-use super::within;
+use super::{signal, within};
 
 /// A gateway that runs for one client, who holds the other ends of its pipes. Dropped, it is killed.
 #[derive(Debug)]
@@ -169,8 +169,7 @@ impl Piped {
 
     /// Sends SIGTERM.
     pub(crate) fn signal_end(&self) {
-        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
-        kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+        signal(&self.child, Signal::TERM);
     }
 
     /// Waits for the end without reading what is written.

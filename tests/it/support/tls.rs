@@ -23,8 +23,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 /// How many streams a server allows on one HTTP/2 connection: what RFC 9113 recommends as the least, and a narrow one.
-const STREAMS_MAX: u32 = 100;
-pub(crate) const FEW_STREAMS: u32 = 4;
+const STREAMS_MAX: usize = 100;
+pub(crate) const FEW_STREAMS: usize = 4;
 
 /// Somebody who signs certificates.
 pub(crate) struct Authority {
@@ -214,7 +214,7 @@ async fn serve(
 }
 
 /// Passes the requests of an HTTP/2 connection on, one by one.
-async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr, streams_max: u32) {
+async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr, streams_max: usize) {
     let client: Client<HttpConnector, Incoming> =
         Client::builder(TokioExecutor::new()).build_http();
     let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -229,7 +229,7 @@ async fn pass_on(stream: TlsStream<TcpStream>, target: SocketAddr, streams_max: 
         }
     });
     let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
-        .max_concurrent_streams(streams_max)
+        .max_concurrent_streams(u32::try_from(streams_max).unwrap())
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
