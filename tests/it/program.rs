@@ -267,6 +267,16 @@ async fn killed_processes_end_their_held_and_running_calls() {
     gateway.settled().await;
 }
 
+/// It is asked in a process of its own: the one that was taken for a legacy server may not bear another question.
+#[tokio::test]
+async fn a_modern_program_is_told_apart_in_a_process_of_its_own() {
+    let (gateway, client) = stage(&["modern"], |config| config).await;
+    let message = refusal(&client.call("echo").await, -32603);
+    assert!(message.contains("speaks revision 2026-07-28"), "{message}");
+    processes(&gateway, 2).await;
+    assert_eq!(gateway.terminate().await, 0);
+}
+
 /// Children may have the streams of a process, which then do not end with it.
 #[tokio::test]
 async fn a_process_has_ended_even_if_somebody_else_has_its_output() {

@@ -4,6 +4,7 @@ Arguments: banner (greets on standard output), stubborn (ends neither when its i
 offspring (starts a child that outlives it), heir (starts one that has its streams too), roots (asks for roots as soon as
 it may, and when they changed), roots_once (only at first), roots_first (lists nothing before), roots_late (takes long to ask, both times, and answers roots
 only when it was told some), mute (closes its output at once), antique (speaks a revision that nobody knows),
+modern (speaks no legacy revision, and ends when it is asked anything after it was taken for a legacy one),
 fails-while=PATH (ends at once as long as that file is there), dies-while=PATH (the same when roots changed).
 Tools: roots (those it was given, which it takes a moment to take in), ask_roots, echo, env, pid, ask, ask_log, log, die,
 bye (answers and ends), deafen (closes its input), mute (closes its output), big, nonsense, unreadable (its answer is no
@@ -169,7 +170,14 @@ def call(key, name, arguments, meta):
 
 def take(message):
     key, method, params = message.get("id"), message.get("method"), message.get("params") or {}
-    if method == "initialize":
+    if "modern" in MANNERS and method == "initialize":
+        MANNERS.append("spoiled")
+        send(id=key, error={"code": -32601, "message": "no such method"})
+    elif "modern" in MANNERS and method == "server/discover" and "spoiled" not in MANNERS:
+        send(id=key, result={"supportedVersions": ["2026-07-28"]})
+    elif "modern" in MANNERS:
+        os._exit(9)
+    elif method == "initialize":
         send(method="notifications/message", params={"level": "info", "data": "too early"})
         revision = "1999-01-01" if "antique" in MANNERS else "2025-06-18"
         send(id=key, result={"protocolVersion": revision, "capabilities": {"tools": {"listChanged": True}, "logging": {}}, "serverInfo": {"name": "program", "version": "1"}})
