@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
+use ring::hmac;
 use sha2::{Digest, Sha256};
 
 use crate::call::{AnswersDigest, Round};
@@ -23,6 +24,9 @@ pub const STATE_BYTES_MAX: usize = 2048;
 
 const LAYOUT: u8 = 1;
 const FLAG_RERUN: u8 = 1;
+/// The length of a secret that is derived from a key: what HMAC-SHA256 yields.
+pub const DERIVED_BYTES: usize = 32;
+
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 const PLAIN_BYTES: usize = 2 + 4 + 8 + 16 + 16 + 16;
@@ -120,6 +124,7 @@ pub struct NoRandomness(#[from] getrandom::Error);
 struct Key {
     id: [u8; KEY_ID_BYTES],
     cipher: XChaCha20Poly1305,
+    derive: hmac::Key,
 }
 
 /// The sealing keys: the first seals, all open.
@@ -157,6 +162,14 @@ impl SealingKeys {
             first: Key::new(&random_bytes()?),
             older: Vec::new(),
         })
+    }
+
+    /// Secrets that whoever has the same keys derives as well: one of each key, that of the first first. Those of one
+    /// context say nothing of those of another, nor of the keys.
+    pub fn derived(&self, context: &str) -> impl Iterator<Item = [u8; DERIVED_BYTES]> {
+        std::iter::once(&self.first)
+            .chain(&self.older)
+            .map(move |key| key.derived(context))
     }
 
     /// Seals a state.
@@ -217,7 +230,19 @@ impl Key {
         Self {
             id,
             cipher: XChaCha20Poly1305::new(&(*key).into()),
+            derive: hmac::Key::new(hmac::HMAC_SHA256, key),
         }
+    }
+
+    /// HKDF-Expand of RFC 5869 for as many bytes as the hash has: one block. The key is uniformly random already, so
+    /// nothing has to be extracted first (3.3).
+    fn derived(&self, context: &str) -> [u8; DERIVED_BYTES] {
+        let mut block = hmac::Context::with_key(&self.derive);
+        block.update(context.as_bytes());
+        block.update(&[1]);
+        let mut secret = [0; DERIVED_BYTES];
+        secret.copy_from_slice(block.sign().as_ref());
+        secret
     }
 }
 
@@ -295,6 +320,20 @@ mod tests {
         let sealed = old.seal(&state()).unwrap();
         assert_eq!(rotated.open(&sealed), Some(state()));
         assert_eq!(old.open(&rotated.seal(&state()).unwrap()), None);
+    }
+
+    /// The figure was computed with another implementation of HKDF-Expand.
+    #[test]
+    fn secrets_are_derived_for_a_context_and_in_the_order_of_the_keys() {
+        let of = |keys: &[[u8; 32]], context| -> Vec<[u8; DERIVED_BYTES]> {
+            SealingKeys::new(keys).unwrap().derived(context).collect()
+        };
+        let one = of(&[[1; 32]], "a");
+        assert_eq!(one[0][..4], [0x9b, 0xbd, 0xd0, 0x1d]);
+        assert_ne!(one, of(&[[1; 32]], "b"));
+        let both = of(&[[2; 32], [1; 32]], "a");
+        assert_eq!((both.len(), both[1]), (2, one[0]));
+        assert_ne!(both[0], both[1]);
     }
 
     #[test]
