@@ -4,4 +4,5 @@
 //! through a listener that lets nobody else in, and a request goes through it once: who is reached that way never sends
 //! it on again.
 
+pub mod hop;
 pub mod identity;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
-use prometheus_client::metrics::counter::Counter;
+pub use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use tracing::Span;
@@ -74,6 +74,8 @@ pub struct Metrics {
     pub calls: Count,
     /// Connections of clients.
     pub connections: Count,
+    /// Connections of other replicas.
+    pub replica_connections: Count,
     /// Subscriptions of clients.
     pub subscriptions: Count,
     /// Requests of clients that were not admitted.
@@ -86,61 +88,56 @@ pub struct Metrics {
     pub notes_dropped: Counter,
     /// Requests that were answered from memory.
     pub recalled: Counter,
+    /// Requests that were sent on to the replica that holds their call.
+    pub forwarded: Counter,
+    /// Connections that were not let in at the listener for replicas.
+    pub strangers: Counter,
 }
 
 impl Default for Metrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("holdfast");
-        let [sessions, holds, calls, connections, subscriptions] =
-            std::array::from_fn(|_| Count::default());
-        for (name, help, count) in [
-            ("sessions", "Sessions with servers", &sessions),
-            (
-                "holds",
-                "Calls that were asked something and have not ended",
-                &holds,
-            ),
-            ("calls", "Calls in progress, held ones included", &calls),
-            ("connections", "Connections of clients", &connections),
-            ("subscriptions", "Subscriptions of clients", &subscriptions),
-        ] {
+        let mut gauge = |name: &str, help: &str| {
+            let count = Count::default();
             registry.register(name, help, count.0.clone());
-        }
-        let [refused, lost, misheard, notes_dropped, recalled] =
-            std::array::from_fn(|_| Counter::default());
-        for (name, help, counter) in [
-            ("refused", "Requests that were not admitted", &refused),
-            ("lost", "Calls that lost their server", &lost),
-            (
-                "misheard",
-                "Messages of servers that were not understood",
-                &misheard,
-            ),
-            (
-                "notes_dropped",
-                "Notifications that a client was too slow for",
-                &notes_dropped,
-            ),
-            (
-                "recalled",
-                "Requests that were answered from memory",
-                &recalled,
-            ),
-        ] {
+            count
+        };
+        let sessions = gauge("sessions", "Sessions with servers");
+        let asked = "Calls that were asked something and have not ended";
+        let holds = gauge("holds", asked);
+        let calls = gauge("calls", "Calls in progress, held ones included");
+        let connections = gauge("connections", "Connections of clients");
+        let replica_connections = gauge("replica_connections", "Connections of other replicas");
+        let subscriptions = gauge("subscriptions", "Subscriptions of clients");
+        let mut counter = |name: &str, help: &str| {
+            let counter = Counter::default();
             registry.register(name, help, counter.clone());
-        }
+            counter
+        };
         Self {
-            registry,
             sessions,
             holds,
             calls,
             connections,
+            replica_connections,
             subscriptions,
-            refused,
-            lost,
-            misheard,
-            notes_dropped,
-            recalled,
+            refused: counter("refused", "Requests that were not admitted"),
+            lost: counter("lost", "Calls that lost their server"),
+            misheard: counter("misheard", "Messages of servers that were not understood"),
+            notes_dropped: counter(
+                "notes_dropped",
+                "Notifications that a client was too slow for",
+            ),
+            recalled: counter("recalled", "Requests that were answered from memory"),
+            forwarded: counter(
+                "forwarded",
+                "Requests that were sent on to the replica that holds their call",
+            ),
+            strangers: counter(
+                "strangers",
+                "Connections that were not let in at the listener for replicas",
+            ),
+            registry,
         }
     }
 }

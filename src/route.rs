@@ -46,6 +46,15 @@ pub struct Gateway {
     is_draining: AtomicBool,
 }
 
+/// How a request reached this replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// A client sent it here.
+    FromClient,
+    /// Another replica sent it on. It goes no further.
+    Forwarded,
+}
+
 /// How a request is served.
 #[derive(Debug)]
 pub enum Served {
@@ -53,6 +62,8 @@ pub enum Served {
     Leg(Answer),
     /// As a subscription: its first message, and what follows.
     Subscription(Bytes, Subscription),
+    /// By the replica at this address, which is to be sent the request as it came.
+    Elsewhere(String),
 }
 
 impl Served {
@@ -65,6 +76,7 @@ impl Served {
             Self::Leg(Answer::Reply(Reply::Challenge(_))) => "a challenge",
             Self::Leg(Answer::Stream { .. }) => "a stream",
             Self::Subscription(..) => "a subscription",
+            Self::Elsewhere(_) => "what another replica says",
         }
     }
 }
@@ -131,6 +143,7 @@ impl Gateway {
         mut admitted: Admitted<'_>,
         headers: ClientHeaders<'_>,
         body: &Bytes,
+        _came: Came,
     ) -> Served {
         let caller = match self.caller(&admitted, headers) {
             Ok(caller) => Arc::new(caller),

@@ -101,7 +101,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         stop: core.stop.clone(),
         cut: core.cut.clone(),
     };
-    let front = Arc::new(front.before(Arc::clone(&core.gateway)));
+    let front = Arc::new(front.before(Arc::clone(&core.gateway), None));
     let serving = listen::serve_clients(listener, terms.clone(), front, Arc::clone(&workers));
     core.tasks.spawn(serving);
     let admin = admin.map(|(listener, admin)| {

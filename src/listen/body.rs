@@ -1,6 +1,5 @@
 //! Bodies: reading a client's within its bound, writing ours without copying large payloads.
 
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,6 +21,8 @@ pub(super) enum ResponseBody {
     Pieces([Bytes; 3]),
     /// An event stream.
     Events(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// What another replica answers, passed on as it comes. When it breaks off, so does the response.
+    Forwarded(Incoming),
 }
 
 impl ResponseBody {
@@ -47,12 +48,12 @@ impl ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = hyper::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         match &mut *self {
             Self::Pieces(pieces) => {
                 let next = pieces
@@ -65,11 +66,16 @@ impl Body for ResponseBody {
                 .as_mut()
                 .poll_next(context)
                 .map(|next| next.map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Forwarded(body) => Pin::new(body).poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self, Self::Pieces(pieces) if pieces.iter().all(Bytes::is_empty))
+        match self {
+            Self::Pieces(pieces) => pieces.iter().all(Bytes::is_empty),
+            Self::Events(_) => false,
+            Self::Forwarded(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -78,6 +84,7 @@ impl Body for ResponseBody {
                 SizeHint::with_exact(pieces.iter().map(|piece| piece.len() as u64).sum())
             }
             Self::Events(_) => SizeHint::default(),
+            Self::Forwarded(body) => body.size_hint(),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
+use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use tracing::Instrument;
@@ -11,16 +13,19 @@ use tracing::Instrument;
 use super::admission::{self, ClientMessage, Refusal};
 use super::body::{self, ResponseBody, Unread};
 use super::guard::Guard;
-use super::reply;
+use super::{elsewhere, reply};
+use crate::cluster::hop::Hop;
 use crate::config::Settings;
 use crate::hold::order::Answer;
-use crate::route::{Admitted, ClientHeaders, Gateway, Served};
+use crate::route::{Admitted, Came, ClientHeaders, Gateway, Served};
 use crate::wire::error;
+use crate::wire::jsonrpc::ClientId;
 
 /// The endpoint of a gateway.
 #[derive(Debug)]
 pub struct Front {
     gateway: Arc<Gateway>,
+    hop: Option<Hop>,
     terms: FrontTerms,
 }
 
@@ -34,11 +39,12 @@ pub struct FrontTerms {
 }
 
 impl FrontTerms {
-    /// The endpoint in front of `gateway`.
+    /// The endpoint in front of `gateway`, and of other replicas if there is a way to them.
     #[must_use]
-    pub fn before(self, gateway: Arc<Gateway>) -> Front {
+    pub fn before(self, gateway: Arc<Gateway>, hop: Option<Hop>) -> Front {
         Front {
             gateway,
+            hop,
             terms: self,
         }
     }
@@ -61,7 +67,11 @@ impl Front {
     }
 
     /// Answers one HTTP request. Dropped before it is done, it counts as the client going away.
-    pub(super) async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        came: Came,
+    ) -> Response<ResponseBody> {
         let (head, body) = request.into_parts();
         if !self.gateway.serves_path(head.uri.path()) {
             return refused(
@@ -73,7 +83,10 @@ impl Front {
         if head.method != Method::POST {
             return reply::method_not_allowed();
         }
-        if let Some(why) = self.terms.guard.refuses(&head.headers) {
+        // What another replica sends on has passed there, where the client's connection is.
+        if came == Came::FromClient
+            && let Some(why) = self.terms.guard.refuses(&head.headers)
+        {
             return refused(StatusCode::FORBIDDEN, error::INVALID_REQUEST, why);
         }
         let body = match body::read(
@@ -86,6 +99,15 @@ impl Front {
             Ok(body) => body,
             Err(unread) => return self.unread(&unread),
         };
+        self.answer_message(&head, body, came).await
+    }
+
+    async fn answer_message(
+        &self,
+        head: &Parts,
+        body: Bytes,
+        came: Came,
+    ) -> Response<ResponseBody> {
         let headers = ClientHeaders::Http(&head.headers);
         let admitted = match admitted(headers, &body) {
             Ok(Some(admitted)) => admitted,
@@ -94,7 +116,7 @@ impl Front {
         };
         let id = admitted.id.clone();
         let span = admitted.span(headers);
-        let served = self.gateway.serve(admitted, headers, &body);
+        let served = self.gateway.serve(admitted, headers, &body, came);
         let served = served.instrument(span.clone()).await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
         match served {
@@ -104,6 +126,31 @@ impl Front {
             }
             Served::Subscription(first, rest) => {
                 reply::stream(id, first, rest, self.terms.keep_alive)
+            }
+            Served::Elsewhere(address) => {
+                let forwarded = self.forward(&address, head, body, came, &id);
+                forwarded.instrument(span).await
+            }
+        }
+    }
+
+    /// Sends a request on to another replica, which is done once: one that came from a replica goes no further.
+    async fn forward(
+        &self,
+        address: &str,
+        head: &Parts,
+        body: Bytes,
+        came: Came,
+        id: &ClientId,
+    ) -> Response<ResponseBody> {
+        match &self.hop {
+            Some(hop) if came == Came::FromClient => {
+                self.gateway.metrics().forwarded.inc();
+                elsewhere::answer(hop, address, head, body, id).await
+            }
+            _ => {
+                tracing::error!(address, "a request was to go on, and has no way to go");
+                reply::whole(id, elsewhere::unreached())
             }
         }
     }

@@ -22,7 +22,7 @@ use super::body::ResponseBody;
 use super::workers::Place;
 use super::{Front, Workers, admin};
 use crate::observe::{Count, chain};
-use crate::route::Gateway;
+use crate::route::{Came, Gateway};
 
 /// The pause after a failed accept: out of file descriptors is cured by waiting, not by spinning.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -65,22 +65,28 @@ pub async fn serve_clients(
 ) {
     let answer = move |request| {
         let front = Arc::clone(&front);
-        async move { front.answer(request).await }
+        async move { front.answer(request, Came::FromClient).await }
     };
-    accept(listener, terms, Some(workers), answer).await;
+    let serve = move |stream, terms| serve(stream, terms, answer.clone());
+    accept(listener, terms, Some(workers), serve).await;
 }
 
 /// Serves the admin listener until told to stop.
 pub async fn serve_admin(listener: TcpListener, terms: Terms, gateway: Arc<Gateway>) {
     let answer = move |request| admin::answer(Arc::clone(&gateway), request);
-    accept(listener, terms, None, answer).await;
+    let serve = move |stream, terms| serve(stream, terms, answer.clone());
+    accept(listener, terms, None, serve).await;
 }
 
-/// Accepts connections until told to stop and serves each with `answer`, on a thread of `workers` or else here.
-async fn accept<F, A>(listener: TcpListener, terms: Terms, workers: Option<Arc<Workers>>, answer: F)
-where
-    F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
-    A: Future<Output = Response<ResponseBody>> + Send + 'static,
+/// Accepts connections until told to stop and has each served by `serve`, on a thread of `workers` or else here.
+pub(super) async fn accept<F, S>(
+    listener: TcpListener,
+    terms: Terms,
+    workers: Option<Arc<Workers>>,
+    serve: F,
+) where
+    F: Fn(TcpStream, Terms) -> S + Clone + Send + 'static,
+    S: Future<Output = ()> + Send + 'static,
 {
     let places = Arc::new(Semaphore::new(terms.connections_max));
     loop {
@@ -101,12 +107,12 @@ where
                 let thread = workers.as_deref().and_then(Workers::place);
                 let here = Handle::current();
                 let scheduler = thread.as_ref().map_or(&here, Place::scheduler).clone();
-                let (terms, answer) = (terms.clone(), answer.clone());
+                let (terms, serve) = (terms.clone(), serve.clone());
                 let counted = terms.count.count();
                 let connections = terms.connections.clone();
                 let serving = async move {
                     match moved(stream) {
-                        Ok(stream) => serve(stream, terms, answer).await,
+                        Ok(stream) => serve(stream, terms).await,
                         Err(error) => tracing::warn!(%error, "a connection was not accepted"),
                     }
                     drop((place, thread, counted));
@@ -126,7 +132,8 @@ fn moved(stream: TcpStream) -> std::io::Result<TcpStream> {
     TcpStream::from_std(stream.into_std()?)
 }
 
-async fn serve<F, A>(stream: TcpStream, terms: Terms, answer: F)
+/// Serves a client's connection.
+pub(super) async fn serve<F, A>(stream: TcpStream, terms: Terms, answer: F)
 where
     F: Fn(Request<Incoming>) -> A + Clone + Send + 'static,
     A: Future<Output = Response<ResponseBody>> + Send + 'static,

@@ -22,7 +22,7 @@ use super::admission::{self, ClientMessage, Refusal};
 use super::message::{self, Events};
 use crate::hold::LegEvent;
 use crate::hold::order::Answer;
-use crate::route::{Admitted, ClientHeaders, Gateway, Served};
+use crate::route::{Admitted, Came, ClientHeaders, Gateway, Served};
 use crate::translate::subscription;
 use crate::wire::error;
 use crate::wire::jsonrpc::ClientId;
@@ -233,7 +233,7 @@ impl StdioFront {
         let span = admitted.span(ClientHeaders::NoLayer);
         let served = self
             .gateway
-            .serve(admitted, ClientHeaders::NoLayer, line)
+            .serve(admitted, ClientHeaders::NoLayer, line, Came::FromClient)
             .instrument(span.clone())
             .await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
@@ -242,6 +242,8 @@ impl StdioFront {
             Served::Leg(Answer::Stream { first, rest }) => {
                 Last::Response(self.relay(&id, first, rest).await?)
             }
+            // A process of one client's own has no replicas.
+            Served::Elsewhere(_) => Last::Response(message::lost(&id)),
             // The spec wants a result of a subscription that ends (basic/patterns/subscriptions), and its stream closed,
             // which over stdio is a notification (basic/patterns/cancellation). In this order SDKs take it for a good end.
             Served::Subscription(first, rest) => {

@@ -1,0 +1,47 @@
+//! Answers of another replica, passed on to the client of this one.
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use serde_json::json;
+
+use super::body::ResponseBody;
+use super::reply;
+use crate::call::Reply;
+use crate::cluster::hop::Hop;
+use crate::observe::chain;
+use crate::wire::error::{self, ErrorObject};
+use crate::wire::jsonrpc::ClientId;
+
+/// What the replica at `address` answers to a request, or that there is no answer.
+pub(super) async fn answer(
+    hop: &Hop,
+    address: &str,
+    head: &Parts,
+    body: Bytes,
+    id: &ClientId,
+) -> Response<ResponseBody> {
+    match hop.forward(address, head, body).await {
+        Ok(response) => response.map(ResponseBody::Forwarded),
+        Err(error) => {
+            let (why, is_retry_safe) = (chain(&error), error.is_retry_safe());
+            tracing::warn!(
+                address,
+                why,
+                is_retry_safe,
+                "another replica did not answer"
+            );
+            reply::whole(id, unreached())
+        }
+    }
+}
+
+/// The reply to a leg whose call is held by a replica that did not answer. Addresses are not the client's business, nor
+/// is whether the other replica has seen the leg: repeated, it joins what runs or gets the remembered outcome.
+pub(super) fn unreached() -> Reply {
+    let why =
+        "the replica that holds this call cannot be reached; the same request can be sent again";
+    Reply::error(
+        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unreached"})),
+    )
+}
