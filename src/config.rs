@@ -19,6 +19,7 @@ use crate::upstream::{Access, Program};
 
 mod access;
 mod backend;
+mod cluster;
 mod error;
 mod file;
 mod span;
@@ -27,6 +28,7 @@ mod tests;
 
 use backend::Backend;
 
+pub use cluster::{Advertised, ClusterSettings, RedisUrl};
 pub use error::ConfigError;
 pub use file::{load, parse};
 
@@ -51,6 +53,8 @@ pub struct Settings {
     pub allowed_hosts: Vec<String>,
     /// The server behind.
     pub backend: BackendSettings,
+    /// What makes the process one of several replicas, if it is one.
+    pub cluster: Option<ClusterSettings>,
     /// Threads that serve connections.
     pub threads: usize,
     /// The clocks of the process.

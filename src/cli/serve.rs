@@ -9,9 +9,12 @@ use clap::Args;
 
 use super::gateway::{BackendArgs, Core, Signals};
 use super::{Failure, LogFormat, tell};
+use holdfast::cluster::hop::{Hop, Pulse};
+use holdfast::cluster::identity::Identity;
 use holdfast::config::{self, Settings};
-use holdfast::listen::{self, Front, Terms, Workers};
+use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
+use tokio::net::TcpListener;
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
@@ -50,6 +53,11 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
         if let Some(admin) = running.admin {
             tell(format_args!("holdfast admin on http://{admin}"));
         }
+        if let Some(cluster) = &running.cluster {
+            let (address, advertised) = (cluster.address, &cluster.advertised);
+            tracing::info!(%address, advertised, "serving other replicas");
+            tell(format_args!("holdfast cluster on {address}"));
+        }
         tell(format_args!(
             "holdfast listening on http://{}/mcp",
             running.address
@@ -67,8 +75,79 @@ pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     /// Where its admin listener is, if it has one.
     pub(crate) admin: Option<SocketAddr>,
+    cluster: Option<ClusterAddress>,
     core: Core,
     workers: Arc<Workers>,
+}
+
+/// Where other replicas reach it.
+#[derive(Debug)]
+struct ClusterAddress {
+    /// Where it listens.
+    address: SocketAddr,
+    /// What the others are told.
+    advertised: String,
+}
+
+/// What a gateway needs to be one of several replicas.
+struct Replica {
+    listener: TcpListener,
+    address: ClusterAddress,
+    identity: Identity,
+    pulse: Pulse,
+}
+
+impl Replica {
+    async fn new(settings: &Settings) -> anyhow::Result<Option<Self>> {
+        let Some(cluster) = &settings.cluster else {
+            return Ok(None);
+        };
+        let (listener, address) = bound(cluster.listen).await?;
+        Ok(Some(Self {
+            listener,
+            address: ClusterAddress {
+                address,
+                advertised: cluster.advertise.at(address),
+            },
+            identity: Identity::of(&settings.keys)?,
+            // A connection is given up as soon as a replica would count as gone.
+            pulse: Pulse {
+                ping_interval: cluster.heartbeat,
+                silence_max: cluster.replica_ttl,
+            },
+        }))
+    }
+
+    fn hop(&self, core: &Core) -> Hop {
+        let identity = self.identity.clone();
+        Hop::new(identity, self.pulse, core.tasks.clone(), core.cut.clone())
+    }
+
+    /// Serves the others.
+    fn serve(
+        self,
+        terms: Terms,
+        core: &Core,
+        front: Arc<Front>,
+        workers: Arc<Workers>,
+    ) -> ClusterAddress {
+        let metrics = core.gateway.metrics();
+        let replicas = ReplicaTerms {
+            identity: self.identity,
+            pulse: self.pulse,
+            count: metrics.replica_connections.clone(),
+            strangers: metrics.strangers.clone(),
+        };
+        let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
+        core.tasks.spawn(serving);
+        self.address
+    }
+}
+
+async fn bound(address: SocketAddr) -> anyhow::Result<(TcpListener, SocketAddr)> {
+    listen::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Starts a gateway; it serves when this returns.
@@ -76,16 +155,12 @@ pub(crate) struct Running {
 /// # Errors
 /// When an address is not to be had.
 pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
-    let bound = |address| async move {
-        listen::bind(address)
-            .await
-            .with_context(|| format!("cannot listen on {address}"))
-    };
     let (listener, address) = bound(settings.listen).await?;
     let admin = match settings.admin {
         Some(admin) => Some(bound(admin).await?),
         None => None,
     };
+    let replica = Replica::new(&settings).await?;
     let (timers, threads) = (settings.timers.clone(), settings.threads);
     let connections_max = settings.limits.connections_max;
     let front = Front::terms_of(&settings, address.ip().is_loopback());
@@ -101,7 +176,12 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         stop: core.stop.clone(),
         cut: core.cut.clone(),
     };
-    let front = Arc::new(front.before(Arc::clone(&core.gateway), None));
+    let hop = replica.as_ref().map(|replica| replica.hop(&core));
+    let front = Arc::new(front.before(Arc::clone(&core.gateway), hop));
+    let cluster = replica.map(|replica| {
+        let (front, workers) = (Arc::clone(&front), Arc::clone(&workers));
+        replica.serve(terms.clone(), &core, front, workers)
+    });
     let serving = listen::serve_clients(listener, terms.clone(), front, Arc::clone(&workers));
     core.tasks.spawn(serving);
     let admin = admin.map(|(listener, admin)| {
@@ -117,6 +197,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     Ok(Running {
         address,
         admin,
+        cluster,
         core,
         workers,
     })
@@ -142,8 +223,12 @@ pub(crate) struct CheckConfigArgs {
 pub(super) fn check_config(args: &CheckConfigArgs) -> Result<(), Failure> {
     let settings =
         config::load(&args.file, None, None).map_err(|error| Failure::Usage(error.into()))?;
+    let cluster = settings.cluster.map_or_else(String::new, |cluster| {
+        let (listen, advertised) = (cluster.listen, cluster.advertise.at(cluster.listen));
+        format!(", one of several replicas on {listen}, reached at {advertised}")
+    });
     let summary = format!(
-        "{}: backend {:?} at {}, listening on {}\n",
+        "{}: backend {:?} at {}, listening on {}{cluster}\n",
         args.file.display(),
         settings.backend.name,
         settings.backend.legacy,

@@ -26,6 +26,11 @@ pub(super) fn run(args: &StdioArgs) -> Result<(), Failure> {
     args.log_format.install();
     let settings = args.backend.settings(None, None);
     let mut settings = settings.map_err(|error| Failure::Usage(error.into()))?;
+    if settings.cluster.is_some() {
+        return Err(Failure::Usage(anyhow!(
+            "`cluster`: is for `holdfast serve`; this is a process of one client's own, and no other reaches its calls"
+        )));
+    }
     // Whatever a file says of strangers: here the only caller is whoever started this.
     settings.anonymous = Anonymous::Shared;
     let runtime = super::scheduler()?;

@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::backend::Backend;
+use super::cluster::Cluster;
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
@@ -93,6 +94,7 @@ struct File {
     allowed_hosts: Vec<String>,
     #[serde(default)]
     backend: Vec<Backend>,
+    cluster: Option<Cluster>,
     #[serde(default)]
     timers: TimersTable,
     #[serde(default)]
@@ -232,7 +234,12 @@ impl File {
             let why = format!("{host:?} is not a bare host name");
             return Err(wrong("allowed_hosts", why));
         }
+        let others = [("listen", Some(listen)), ("admin", self.admin)];
+        let cluster = self
+            .cluster
+            .map(|cluster| cluster.into_settings(keys_are_random, &others));
         Ok(Settings {
+            cluster: cluster.transpose()?,
             listen,
             admin: admin(self.admin, listen)?,
             keys,
