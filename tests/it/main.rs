@@ -18,6 +18,7 @@ mod cuts;
 mod faults;
 mod golden;
 mod held;
+mod hop;
 mod late;
 mod legs;
 mod log_levels;

@@ -7,6 +7,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -30,6 +31,7 @@ pub(crate) struct Config {
     top: Vec<(String, String)>,
     timers: Vec<(String, String)>,
     limits: Vec<(String, String)>,
+    cluster: Vec<(String, String)>,
 }
 
 impl Config {
@@ -60,6 +62,7 @@ impl Config {
             top: empty(),
             timers: empty(),
             limits: empty(),
+            cluster: empty(),
         };
         // Idle sessions go soon, so that a test can wait for zero.
         config
@@ -85,6 +88,20 @@ impl Config {
         self
     }
 
+    /// One of several replicas, with this key alone.
+    pub(crate) fn replica(self, key: [u8; 32]) -> Self {
+        let keys = format!("[{:?}]", STANDARD.encode(key));
+        self.top("keys", &keys)
+            .cluster("listen", "\"127.0.0.1:0\"")
+            .cluster("redis", "\"redis://127.0.0.1:1\"")
+    }
+
+    /// A value of `[cluster]`, as TOML.
+    pub(crate) fn cluster(mut self, name: &str, toml: &str) -> Self {
+        set(&mut self.cluster, name, toml.to_owned());
+        self
+    }
+
     /// A value of the backend, as TOML.
     pub(crate) fn backend(mut self, name: &str, toml: &str) -> Self {
         set(&mut self.backend, name, toml.to_owned());
@@ -100,8 +117,12 @@ impl Config {
                     text
                 })
         };
+        let cluster = match &self.cluster[..] {
+            [] => String::new(),
+            values => format!("[cluster]\n{}", lines(values)),
+        };
         format!(
-            "{}\n[[backend]]\n{}\n[timers]\n{}\n[limits]\n{}",
+            "{}\n[[backend]]\n{}\n[timers]\n{}\n[limits]\n{}\n{cluster}",
             lines(&self.top),
             lines(&self.backend),
             lines(&self.timers),
@@ -110,7 +131,7 @@ impl Config {
     }
 
     /// Writes the file.
-    pub(super) fn write(&self) -> PathBuf {
+    pub(crate) fn write(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("holdfast-{}-{number}.toml", std::process::id());
@@ -141,6 +162,7 @@ pub(crate) struct Gateway {
     child: Child,
     listen: SocketAddr,
     admin: SocketAddr,
+    cluster: Option<SocketAddr>,
     log: Arc<Mutex<String>>,
     reading: TaskTracker,
 }
@@ -166,7 +188,7 @@ impl Gateway {
         let mut lines = BufReader::new(child.stderr.take().unwrap());
         let log = Arc::new(Mutex::new(String::new()));
         let ready = ready(&mut lines, &log);
-        let (listen, admin) = within("the gateway to start", ready).await;
+        let (listen, admin, cluster) = within("the gateway to start", ready).await;
         let reading = TaskTracker::new();
         let written = Arc::clone(&log);
         reading.spawn(async move { while line(&mut lines, &written).await.is_some() {} });
@@ -175,6 +197,7 @@ impl Gateway {
             child,
             listen,
             admin,
+            cluster,
             log,
             reading,
         }
@@ -183,6 +206,11 @@ impl Gateway {
     /// Where clients are served.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.listen
+    }
+
+    /// Where other replicas are served.
+    pub(crate) fn cluster(&self) -> SocketAddr {
+        self.cluster.unwrap()
     }
 
     /// What it wrote to standard error so far.
@@ -262,15 +290,15 @@ impl Gateway {
     }
 }
 
-/// Waits for the two lines that name the addresses.
+/// Waits for the lines that name the addresses; the one for replicas comes before the last, if at all.
 async fn ready(
     lines: &mut BufReader<ChildStderr>,
     log: &Mutex<String>,
-) -> (SocketAddr, SocketAddr) {
-    let (mut listen, mut admin) = (None, None);
+) -> (SocketAddr, SocketAddr, Option<SocketAddr>) {
+    let (mut listen, mut admin, mut cluster) = (None, None, None);
     loop {
         if let (Some(listen), Some(admin)) = (listen, admin) {
-            return (listen, admin);
+            return (listen, admin, cluster);
         }
         let Some(line) = line(lines, log).await else {
             panic!(
@@ -285,6 +313,8 @@ async fn ready(
                 .and_then(|addr| addr.parse().ok());
         } else if let Some(addr) = line.split("holdfast admin on http://").nth(1) {
             admin = addr.trim().parse().ok();
+        } else if let Some(addr) = line.split("holdfast cluster on ").nth(1) {
+            cluster = addr.trim().parse().ok();
         }
     }
 }
