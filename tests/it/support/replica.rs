@@ -23,7 +23,7 @@ use super::client::Client;
 use super::gateway::Gateway;
 
 /// The way to a replica with this key.
-pub(crate) fn hop(key: [u8; 32]) -> Hop {
+fn hop(key: [u8; 32]) -> Hop {
     let identity = Identity::of(&SealingKeys::new(&[key]).unwrap()).unwrap();
     let pulse = Pulse {
         ping_interval: Duration::from_secs(1),
@@ -71,6 +71,11 @@ impl Replica {
             addr,
             _end: end.drop_guard(),
         }
+    }
+
+    /// Where clients reach it.
+    pub(crate) fn addr(&self) -> SocketAddr {
+        self.addr
     }
 
     /// A client of it.
