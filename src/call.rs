@@ -16,6 +16,7 @@ use std::time::Duration;
 mod asking;
 mod ending;
 mod event;
+mod heard;
 mod machine;
 mod question;
 mod reissue;

@@ -152,6 +152,8 @@ pub struct Timers {
     pub connect_timeout: Duration,
     /// How long a server over HTTP may take to begin its answer to a request, connecting included.
     pub first_byte_timeout: Duration,
+    /// How long a server's answer is asked for again whose stream was lost, while nothing is heard of the server.
+    pub resume_max: Duration,
     /// How long a one-way message to a server may take to be accepted.
     pub send_timeout: Duration,
     /// How often a server over WebSocket is pinged. Silent from one ping to the next, it is gone.
@@ -214,6 +216,8 @@ impl Default for Timers {
             connect_timeout: Duration::from_secs(10),
             // Servers that answer in JSON begin when the tool is done: as long as silence is borne.
             first_byte_timeout: Duration::from_secs(300),
+            // Time for a server or what is in front of it to be restarted; nobody should wait longer for what may be gone.
+            resume_max: Duration::from_secs(120),
             // Servers accept before they act; arbitrary beyond that.
             send_timeout: Duration::from_secs(30),
             // Below what middleboxes bear of silence, and as often as servers themselves ping (uvicorn).

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
+use super::heard::Heard;
 use super::question::Questions;
 use super::reply::{Loss, Reply, failed, missing};
 use super::rounds::Rounds;
@@ -71,6 +72,8 @@ pub struct Call {
     pub(super) phase: Phase,
     pub(super) legs: Vec<Leg>,
     pub(super) questions: Questions,
+    /// What the server asked on the present session.
+    pub(super) heard: Heard,
     pub(super) rounds: Rounds,
     /// Why answers to questions that are asked again were not taken.
     pub(super) rejected: Vec<(Box<str>, String)>,
@@ -104,6 +107,7 @@ impl Call {
             phase: Phase::Running { silent_until },
             legs: vec![leg],
             questions: Questions::default(),
+            heard: Heard::default(),
             rounds: Rounds::default(),
             rejected: Vec::new(),
             roots: None,
@@ -200,6 +204,7 @@ impl Call {
         match event {
             Event::Leased(identity) => {
                 self.identity = identity;
+                self.heard.forget();
                 self.upstream = Upstream::Live;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;
@@ -263,7 +268,8 @@ impl Call {
         if method == legacy::PING {
             return self.tell(jsonrpc::result(&id, "{}"));
         }
-        if self.questions.knows(&id) {
+        // A pong too many does no harm, one that is missing may.
+        if self.questions.knows(&id) || !self.heard.is_new(&id, method, params) {
             return;
         }
         let request = match InputRequest::parse(method, params) {

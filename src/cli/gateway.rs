@@ -225,6 +225,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
         connect_timeout: timers.connect_timeout,
         send_timeout: timers.send_timeout,
         first_byte_timeout: timers.first_byte_timeout,
+        resume_max: timers.resume_max,
         ping_interval: timers.ping_interval,
         upstream_idle: timers.upstream_idle,
         upstream_streams_max: limits.upstream_streams_max,

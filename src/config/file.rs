@@ -162,6 +162,7 @@ overrides!(TimersTable over Timers {
     subscribe_timeout: Span => subscribe_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     connect_timeout: Span => connect_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     first_byte_timeout: Span => first_byte_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    resume_max: Span => resume_max = |span: Span| Ok::<_, ConfigError>(span.0),
     send_timeout: Span => send_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     ping_interval: Span => ping_interval = |span: Span| Ok::<_, ConfigError>(span.0),
     stop_grace: Span => stop_grace = |span: Span| Ok::<_, ConfigError>(span.0),

@@ -314,6 +314,7 @@ impl Pool {
             | UpstreamError::Over(_)
             | UpstreamError::TooLarge { .. }
             | UpstreamError::Subprotocol(_)
+            | UpstreamError::Unresumed(_)
             | UpstreamError::Timeout => false,
         };
         let error = chain(&error);

@@ -1,6 +1,8 @@
 //! What a session has of its server, whatever the transport: requests with their exchanges, one-way messages, the
 //! general stream, the end.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +18,7 @@ use crate::wire::sse::Event;
 #[derive(Debug)]
 pub enum Connection {
     /// Over Streamable HTTP each request has a stream of its own.
-    Http(StreamableSession),
+    Http(Arc<StreamableSession>),
     /// Over every other transport all messages share one channel.
     Channel(Channel),
 }
@@ -170,6 +172,16 @@ impl Exchange {
         match self {
             Self::Http(exchange) => exchange.was_sent(),
             Self::Channel(exchange) => exchange.was_sent(),
+        }
+    }
+
+    /// The id of the event up to which its stream was read: a server that resumes it goes on with what follows the last
+    /// message that was yielded. Nothing where there is nothing to resume.
+    #[must_use]
+    pub fn heard_at(&self) -> Option<&str> {
+        match self {
+            Self::Http(exchange) => exchange.heard_at(),
+            Self::Channel(_) => None,
         }
     }
 

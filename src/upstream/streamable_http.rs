@@ -1,10 +1,12 @@
 //! Streamable HTTP towards a legacy server, revisions 2025-03-26 to 2025-11-25.
 //!
 //! Each message is a POST. The answer to a request is an [`Exchange`]: one JSON body or an event stream on
-//! which other messages may come first. The general stream is a GET. Nothing is ever sent twice here.
+//! which other messages may come first, and which is resumed when it is lost. The general stream is a GET. Nothing is
+//! ever sent twice here.
 //! Spec: 2025-11-25 basic/transports, "Streamable HTTP".
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -16,6 +18,7 @@ use super::http::{EventStream, HttpClient, Outbound, SessionHeaders, Standing, b
 use crate::wire::header;
 
 mod exchange;
+mod resumption;
 
 pub(super) use exchange::Exchange;
 
@@ -86,7 +89,7 @@ impl StreamableHttp {
 
 impl StreamableSession {
     /// Sends a request with these headers besides its own; the exchange yields what comes back.
-    pub(super) fn request(&self, body: Bytes, headers: HeaderMap) -> Exchange {
+    pub(super) fn request(self: &Arc<Self>, body: Bytes, headers: HeaderMap) -> Exchange {
         let attribution = self.attribution();
         let mut request = self.post(&attribution, body);
         request.headers_mut().extend(headers);
@@ -104,12 +107,13 @@ impl StreamableSession {
         };
         Exchange {
             state,
+            session: Arc::clone(self),
             departure,
             session_id: None,
             place: None,
             standing: attribution.standing(),
             has_bad_moment: false,
-            bytes_max: http.limits.message_bytes_max,
+            resumption: None,
         }
     }
 
@@ -136,6 +140,21 @@ impl StreamableSession {
         let http = &self.server.http;
         let opening = http.open_stream(request, last_event_id, standing.has_session);
         opening.await.map_err(|error| standing.judged(error))
+    }
+
+    /// The largest message of the server.
+    fn message_bytes_max(&self) -> usize {
+        self.server.http.limits.message_bytes_max
+    }
+
+    /// How long a lost answer is asked for again while nothing is heard of the server.
+    fn resume_max(&self) -> Duration {
+        self.server.http.limits.resume_max
+    }
+
+    /// How long the server may take to accept what it accepts at once.
+    fn send_timeout(&self) -> Duration {
+        self.server.http.limits.send_timeout
     }
 
     /// Ends the session, if the server opened one. 405 is a legal answer and as good.

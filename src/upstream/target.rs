@@ -166,7 +166,7 @@ impl Target {
                     .streamable
                     .connect(credentials)
                     .await
-                    .map(Connection::Http);
+                    .map(|session| Connection::Http(Arc::new(session)));
             }
             Self::Http(http) => http.sse.connect(credentials).await,
             Self::WebSocket(server) => server.connect(credentials).await,

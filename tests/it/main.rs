@@ -34,6 +34,7 @@ mod puppetry;
 mod questions;
 mod replay;
 mod restarts;
+mod resumed;
 mod roots;
 mod sessions;
 mod shutdown;
