@@ -18,6 +18,10 @@ use crate::session::Binding;
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
+mod bytes;
+
+pub use bytes::SEAL_BYTES;
+
 /// Bounds a `requestState` that is worth decoding; ours are far shorter.
 pub const STATE_BYTES_MAX: usize = 2048;
 
@@ -26,6 +30,18 @@ const FLAG_RERUN: u8 = 1;
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 const PLAIN_BYTES: usize = 2 + 4 + 8 + 16 + 16 + 16;
+
+/// Names a replica; drawn anew by each process that starts, so that a restarted one is another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ReplicaId(pub [u8; 8]);
+
+impl fmt::Debug for ReplicaId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
 
 /// Names a hold; random, so that nobody can guess another's.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
