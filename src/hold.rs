@@ -20,6 +20,7 @@ mod holdseal;
 pub mod order;
 pub mod registry;
 pub mod seal;
+pub mod shared;
 
 /// Notifications that wait for a slow client of one leg. Beyond it they are dropped, the reply never is:
 /// the protocol lets servers leave any of them out.
