@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod call;
+pub mod cluster;
 pub mod config;
 pub mod hold;
 pub mod listen;

@@ -36,6 +36,7 @@ mod replay;
 mod restarts;
 mod roots;
 mod sessions;
+mod shared;
 mod shutdown;
 mod state;
 mod stdio_front;

@@ -15,6 +15,7 @@ pub(crate) mod gateway;
 pub(crate) mod http1;
 pub(crate) mod piped;
 pub(crate) mod puppet;
+pub(crate) mod redis;
 pub(crate) mod stage;
 pub(crate) mod tls;
 
