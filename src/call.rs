@@ -13,21 +13,29 @@
 
 use std::time::Duration;
 
+use crate::wire::jsonrpc::UpstreamId;
+
 mod asking;
 mod ending;
 mod event;
+mod heard;
 mod machine;
 mod question;
+mod recall;
 mod reissue;
+mod remembered;
 mod reply;
 mod rounds;
 #[cfg(test)]
 mod tests;
+mod trail;
 
 pub use event::{Action, Answers, Event, Leg, LegId, Origin, SessionFate};
 pub use machine::{Call, CallSpec};
+pub use recall::lost;
 pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed};
 pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
+pub use trail::{Asked, Footing, Open, OpenQuestion, Position, Trail};
 
 /// A point in time as the shell counts it: the time since the process started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,12 +86,28 @@ pub struct CallLimits {
     pub missing_capability: MissingCapability,
 }
 
+/// What a call says of itself in a `requestState`.
+#[derive(Debug)]
+pub struct Sealing<'a> {
+    /// The round whose answers it is to bring back.
+    pub round: Round,
+    /// Within what time.
+    pub valid_for: Duration,
+    /// The legacy call has ended and the re-issue starts it anew.
+    pub rerun: bool,
+    /// The server may have started the call.
+    pub has_departed: bool,
+    /// The id of its request towards the server.
+    pub request: UpstreamId,
+    /// The questions that are open, whoever they are shown to.
+    pub open: Vec<OpenQuestion<'a>>,
+}
+
 /// Seals the `requestState` of a round; the shell injects keys, randomness and wall-clock time.
 pub trait Seal {
-    /// The sealed state that a re-issue of `round` must bring back within `valid_for`. `rerun` says that
-    /// the legacy call has ended and the re-issue starts it anew. `None` when it cannot be sealed: the call
-    /// then cannot be held.
-    fn seal(&self, round: Round, valid_for: Duration, rerun: bool) -> Option<String>;
+    /// The sealed state that a re-issue must bring back. `None` when it cannot be sealed: the call then cannot be
+    /// held.
+    fn seal(&self, sealing: &Sealing<'_>) -> Option<String>;
 
     /// Whether one more call could be held: at the bound a running call is not put at risk by being parked.
     fn has_room(&self) -> bool;

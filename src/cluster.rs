@@ -6,3 +6,4 @@
 
 pub mod hop;
 pub mod identity;
+pub mod redis;

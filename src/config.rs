@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
-use crate::hold::seal::SealingKeys;
+use crate::hold::seal::{ReplicaId, SealingKeys};
 use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
 
@@ -28,7 +28,7 @@ mod tests;
 
 use backend::Backend;
 
-pub use cluster::{Advertised, ClusterSettings, RedisUrl};
+pub use cluster::{Advertised, ClusterSettings};
 pub use error::ConfigError;
 pub use file::{load, parse};
 
@@ -40,7 +40,9 @@ pub struct Settings {
     /// Where `/healthz`, `/readyz` and `/metrics` are served, if anywhere.
     pub admin: Option<SocketAddr>,
     /// The keys that seal `requestState`.
-    pub keys: SealingKeys,
+    pub keys: Arc<SealingKeys>,
+    /// Names this process in the states that it seals.
+    pub replica: ReplicaId,
     /// The keys were drawn at start: states do not outlive the process.
     pub keys_are_random: bool,
     /// What tells one caller from another.
@@ -156,6 +158,8 @@ pub struct Timers {
     pub connect_timeout: Duration,
     /// How long a server over HTTP may take to begin its answer to a request, connecting included.
     pub first_byte_timeout: Duration,
+    /// How long a server's answer is asked for again whose stream was lost, while nothing is heard of the server.
+    pub resume_max: Duration,
     /// How long a one-way message to a server may take to be accepted.
     pub send_timeout: Duration,
     /// How often a server over WebSocket is pinged. Silent from one ping to the next, it is gone.
@@ -218,6 +222,8 @@ impl Default for Timers {
             connect_timeout: Duration::from_secs(10),
             // Servers that answer in JSON begin when the tool is done: as long as silence is borne.
             first_byte_timeout: Duration::from_secs(300),
+            // Time for a server or what is in front of it to be restarted; nobody should wait longer for what may be gone.
+            resume_max: Duration::from_secs(120),
             // Servers accept before they act; arbitrary beyond that.
             send_timeout: Duration::from_secs(30),
             // Below what middleboxes bear of silence, and as often as servers themselves ping (uvicorn).

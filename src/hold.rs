@@ -19,7 +19,10 @@ pub mod driver;
 mod holdseal;
 pub mod order;
 pub mod registry;
+pub mod resume;
 pub mod seal;
+pub mod shared;
+mod takeover;
 
 /// Notifications that wait for a slow client of one leg. Beyond it they are dropped, the reply never is:
 /// the protocol lets servers leave any of them out.
@@ -102,6 +105,15 @@ fn leg_channel() -> (LegSink, LegStream) {
     )
 }
 
+/// What reaches the driver of a held call.
+#[derive(Debug)]
+pub enum Mail {
+    /// A re-issue.
+    Reissue(Box<Reissue>),
+    /// Another process has taken the call over.
+    Moved,
+}
+
 /// A re-issue on its way to the driver of its call.
 #[derive(Debug)]
 pub struct Reissue {
@@ -117,5 +129,7 @@ pub struct Reissue {
     pub rerun: Option<UpstreamRequest>,
     /// Who brings it.
     pub caller: Arc<Caller>,
+    /// Its answers are not given to the server: a process that is gone did so, or was about to.
+    pub were_given: bool,
     sink: LegSink,
 }

@@ -82,6 +82,8 @@ pub struct Metrics {
     pub refused: Counter,
     /// Calls that lost their server.
     pub lost: Counter,
+    /// Held calls that were taken over from a process that is gone.
+    pub taken_over: Counter,
     /// Messages of servers that were not understood.
     pub misheard: Counter,
     /// Notifications that a client was too slow for.
@@ -123,6 +125,10 @@ impl Default for Metrics {
             subscriptions,
             refused: counter("refused", "Requests that were not admitted"),
             lost: counter("lost", "Calls that lost their server"),
+            taken_over: counter(
+                "taken_over",
+                "Held calls taken over from a process that is gone",
+            ),
             misheard: counter("misheard", "Messages of servers that were not understood"),
             notes_dropped: counter(
                 "notes_dropped",

@@ -16,6 +16,7 @@ use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
 use crate::hold::driver;
 use crate::hold::order::{Answer, Order, UpstreamRequest};
+use crate::hold::resume::{Brought, Reach, Resumed};
 use crate::hold::seal::{self, State};
 use crate::observe::Metrics;
 use crate::session::{Binding, Caller, Principal, SessionKey};
@@ -64,6 +65,15 @@ pub enum Served {
     Subscription(Bytes, Subscription),
     /// By the replica at this address, which is to be sent the request as it came.
     Elsewhere(String),
+}
+
+impl From<Resumed> for Served {
+    fn from(resumed: Resumed) -> Self {
+        match resumed {
+            Resumed::Here(answer) => Self::Leg(answer),
+            Resumed::Elsewhere(address) => Self::Elsewhere(address),
+        }
+    }
 }
 
 impl Served {
@@ -143,7 +153,7 @@ impl Gateway {
         mut admitted: Admitted<'_>,
         headers: ClientHeaders<'_>,
         body: &Bytes,
-        _came: Came,
+        came: Came,
     ) -> Served {
         let caller = match self.caller(&admitted, headers) {
             Ok(caller) => Arc::new(caller),
@@ -152,7 +162,7 @@ impl Gateway {
         if let Some(filter) = admitted.filter.take() {
             return self.listen(admitted.id, filter, caller).await;
         }
-        Served::Leg(self.leg_of(admitted, caller, headers, body).await)
+        self.leg_of(admitted, caller, (headers, body), came).await
     }
 
     async fn listen(&self, id: ClientId, filter: Filter, caller: Arc<Caller>) -> Served {
@@ -166,24 +176,28 @@ impl Gateway {
         &self,
         admitted: Admitted<'_>,
         caller: Arc<Caller>,
-        headers: ClientHeaders<'_>,
-        body: &Bytes,
-    ) -> Answer {
+        (headers, body): (ClientHeaders<'_>, &Bytes),
+        came: Came,
+    ) -> Served {
+        let replied = |reply| Served::Leg(Answer::Reply(reply));
         let unchecked = match self.check_headers(&admitted, &caller, headers) {
             Ok(unchecked) => unchecked,
-            Err(reply) => return Answer::Reply(reply),
+            Err(reply) => return replied(reply),
         };
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
-                Ok(state) => self.resume(state, &admitted, caller, (headers, body)).await,
-                Err(why) => Answer::Reply(unusable(why)),
+                Ok(state) => {
+                    let resuming = self.resume(state, &admitted, caller, (headers, body), came);
+                    resuming.await.into()
+                }
+                Err(why) => replied(unusable(why)),
             };
         }
         if self.is_draining() {
-            return Answer::Reply(failed("the gateway is shutting down", false));
+            return replied(failed("the gateway is shutting down", false));
         }
-        self.begin(&admitted, caller, unchecked, (headers, body))
-            .await
+        let beginning = self.begin(&admitted, caller, unchecked, (headers, body));
+        Served::Leg(beginning.await)
     }
 
     /// Answers a request from memory, or else makes a call of it.
@@ -325,16 +339,26 @@ impl Gateway {
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
         (headers, body): (ClientHeaders<'_>, &Bytes),
-    ) -> Answer {
+        came: Came,
+    ) -> Resumed {
         let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
             body.slice_ref(raw.get().as_bytes())
         });
         let rerun = state
             .rerun
             .then(|| self.upstream_request(admitted, headers));
-        self.backend
-            .resume(state, self.leg(admitted), caller, responses, rerun)
-            .await
+        let brought = Brought {
+            leg: self.leg(admitted),
+            method: admitted.method,
+            caller,
+            responses,
+            rerun,
+            reach: match came {
+                Came::FromClient => Reach::Anywhere,
+                Came::Forwarded => Reach::HereAlone,
+            },
+        };
+        self.backend.resume(state, brought).await
     }
 }
 

@@ -6,6 +6,7 @@
 //! Spec: 2025-11-25 basic/lifecycle, basic/transports "Session Management".
 
 use http::HeaderValue;
+use serde::{Deserialize, Serialize};
 
 use crate::translate::capability::ClientCapabilities;
 
@@ -24,6 +25,7 @@ mod principal;
 mod rooted;
 mod roots;
 mod shelf;
+mod takeover;
 mod watched;
 mod watching;
 mod wishes;
@@ -48,6 +50,15 @@ pub struct SessionKey {
     pub principal: Principal,
     /// What the client can be asked, as the server was told.
     pub capabilities: ClientCapabilities,
+}
+
+/// A session as its server knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionName {
+    /// `Mcp-Session-Id`, if the server gave one.
+    pub id: Option<Box<str>>,
+    /// The revision that it picked.
+    pub revision: Box<str>,
 }
 
 /// The caller of one leg.

@@ -1,11 +1,11 @@
-//! What the tools of a server declare about headers, as each caller sees them.
+//! What the tools of a server declare about headers and about being called twice, as each caller sees them.
 //!
 //! A declaration stands in the tool's schema, so a call can be checked only by who knows the list. Clients list tools
 //! as a rule, and what passes is remembered; for one that did not, the list is read once, on the session that its call
 //! has leased. What is remembered holds until a list changes or a session is lost.
 //! Spec: 2026-07-28 basic/transports/streamable-http, "Server Behavior for Custom Headers".
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use tokio::time::{Instant, timeout};
 use crate::call::Reply;
 use crate::session::{Changes, Lease, SessionKey};
 use crate::translate::param_header::{self, ParamHeader};
-use crate::translate::result::{DeclaringTool, declaring_tools};
+use crate::translate::result::{declaring_tools, repeatable_tools};
 use crate::translate::subscription::List;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::Message;
@@ -61,7 +61,16 @@ struct Known {
     since: Instant,
     /// When a list that could not be read is tried again.
     until: Option<Instant>,
+    said: Said,
+}
+
+/// What tools say of themselves.
+#[derive(Debug, Default)]
+struct Said {
+    /// Which arguments they want mirrored in headers.
     declared: HashMap<Box<str>, Vec<ParamHeader>>,
+    /// Which of them may be called twice: what they do is to read, or is done once however often it is asked for.
+    repeatable: HashSet<Box<str>>,
 }
 
 #[derive(Clone, Debug)]
@@ -69,11 +78,9 @@ struct Weight;
 
 impl Weighter<SessionKey, Arc<Known>> for Weight {
     fn weight(&self, _key: &SessionKey, known: &Arc<Known>) -> u64 {
-        1 + known
-            .declared
-            .values()
-            .map(|headers| headers.len() as u64)
-            .sum::<u64>()
+        let said = &known.said;
+        let headers = said.declared.values().map(|headers| headers.len() as u64);
+        1 + headers.sum::<u64>() + said.repeatable.len() as u64
     }
 }
 
@@ -104,7 +111,7 @@ impl Known {
         arguments: Option<&RawValue>,
         headers: &HeaderMap,
     ) -> Result<(), Reply> {
-        let declared = self.declared.get(tool).map_or(&[][..], Vec::as_slice);
+        let declared = self.said.declared.get(tool).map_or(&[][..], Vec::as_slice);
         param_header::check(declared, arguments, headers).map_err(|why| {
             let message = format!("Header mismatch: {why}");
             Reply::error(ErrorObject::new(error::HEADER_MISMATCH, message))
@@ -164,28 +171,53 @@ impl Tools {
         known.check(&call.tool, call.arguments.as_deref(), &call.headers)
     }
 
+    /// Whether a tool says of itself that nothing speaks against calling it twice; no, as long as its list is not known.
+    #[must_use]
+    pub fn is_repeatable(&self, key: &SessionKey, tool: &str) -> bool {
+        let known = self.known.get(key);
+        known.is_some_and(|known| known.said.repeatable.contains(tool))
+    }
+
     /// Remembers a whole list that passed; `epoch` is that of its request.
     pub fn passed(&self, key: &SessionKey, epoch: u64, result: &RawValue) {
-        let (tools, next) = declaring_tools(result);
+        let mut said = Said::default();
+        let next = said.take_in(result);
         if next.is_none() && epoch == self.epoch() {
-            let mut declared = HashMap::new();
-            take_in(&mut declared, tools);
             let known = Known {
                 epoch,
                 since: Instant::now(),
                 until: None,
-                declared,
+                said,
             };
             self.known.insert(key.clone(), Arc::new(known));
         }
     }
 }
 
+impl Said {
+    /// Takes a page of the list in; where the list goes on, if it does.
+    fn take_in(&mut self, result: &RawValue) -> Option<Box<str>> {
+        let (tools, next) = declaring_tools(result);
+        for (tool, declares) in tools {
+            match declares {
+                Ok(headers) => {
+                    self.declared.insert(tool, headers);
+                }
+                Err(why) => {
+                    tracing::warn!(%tool, %why, "a tool is not listed: its declaration is invalid");
+                }
+            }
+        }
+        self.repeatable.extend(repeatable_tools(result));
+        next
+    }
+}
+
 /// Reads the whole list. One that cannot be read declares nothing for a while.
 async fn read(lease: &Lease, epoch: u64) -> Known {
-    let mut declared = HashMap::new();
+    let mut said = Said::default();
     let is_complete = !lease.identity().declares("tools")
-        || timeout(LIST_MAX, read_pages(lease, &mut declared))
+        || timeout(LIST_MAX, read_pages(lease, &mut said))
             .await
             .unwrap_or(false);
     if !is_complete {
@@ -199,18 +231,18 @@ async fn read(lease: &Lease, epoch: u64) -> Known {
         epoch,
         since: Instant::now(),
         until: (!is_complete).then(|| Instant::now() + RETRY_AFTER),
-        declared,
+        said,
     }
 }
 
 /// Reads page after page; whether there was an end to it.
-async fn read_pages(lease: &Lease, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> bool {
+async fn read_pages(lease: &Lease, said: &mut Said) -> bool {
     let mut params = b"{}".to_vec();
     for _ in 0..PAGES_MAX {
         let Ok(answer) = lease.ask(Method::ToolsList.as_str(), &params).await else {
             return false;
         };
-        let Some(cursor) = page(&answer, declared) else {
+        let Some(cursor) = page(&answer, said) else {
             return true;
         };
         params = object::of_string("cursor", &cursor);
@@ -219,26 +251,11 @@ async fn read_pages(lease: &Lease, declared: &mut HashMap<Box<str>, Vec<ParamHea
 }
 
 /// Takes a page in; where the list goes on, if it does.
-fn page(answer: &Bytes, declared: &mut HashMap<Box<str>, Vec<ParamHeader>>) -> Option<Box<str>> {
+fn page(answer: &Bytes, said: &mut Said) -> Option<Box<str>> {
     let Ok(Message::Result { result, .. }) = Message::parse(answer) else {
         return None;
     };
-    let (tools, next) = declaring_tools(result);
-    take_in(declared, tools);
-    next
-}
-
-fn take_in(declared: &mut HashMap<Box<str>, Vec<ParamHeader>>, tools: Vec<DeclaringTool>) {
-    for (tool, declares) in tools {
-        match declares {
-            Ok(headers) => {
-                declared.insert(tool, headers);
-            }
-            Err(why) => {
-                tracing::warn!(%tool, %why, "a tool is not listed: its declaration is invalid");
-            }
-        }
-    }
+    said.take_in(result)
 }
 
 /// Whether a request asks for a list from its beginning.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::machine::{Call, Phase, Upstream};
 use super::reply::{Reply, missing};
-use super::{MissingCapability, Moment, Seal};
+use super::{MissingCapability, Moment, Seal, Sealing};
 use crate::translate::input_request::{InputKind, InputRequest};
 use crate::translate::result;
 use crate::wire::error;
@@ -36,6 +36,19 @@ impl Call {
             Phase::Gathering { until, latest } => *until = quiet.min(*latest),
             Phase::Parked { .. } | Phase::Ended => {}
         }
+    }
+
+    /// Waits a little longer before it asks, if that is what is due and it may: whether it does.
+    pub fn postpone(&mut self, now: Moment) -> bool {
+        let Phase::Gathering { until, latest } = &mut self.phase else {
+            return false;
+        };
+        let other_is_due = self.grace.is_some_and(|grace| grace <= now);
+        if other_is_due || *until > now || *latest <= now {
+            return false;
+        }
+        *until = (now + self.limits.gather_quiet).min(*latest);
+        true
     }
 
     /// The client lacks what a question needs: the server is told, and what the backend's operator chose happens.
@@ -68,15 +81,12 @@ impl Call {
         if self.questions.is_empty() {
             return self.run(now);
         }
-        let (round, rerun) = (
-            self.rounds.next(),
-            matches!(self.upstream, Upstream::ToRerun { .. }),
-        );
-        let Some(state) = seal.seal(round, self.limits.hold_ttl, rerun) else {
+        // A re-issue that comes to another process finds them all as they are now.
+        let requests = self.questions.show();
+        let Some(state) = self.sealed(seal) else {
             return self.give_up("the call cannot be held");
         };
         let info = self.identity.server_info.as_deref();
-        let requests = self.questions.show();
         let rejected = std::mem::take(&mut self.rejected);
         let reply = result::input_required(Some(&requests), &state, info, &rejected);
         self.park(now + self.limits.hold_ttl, reply.into());
@@ -89,12 +99,23 @@ impl Call {
         if self.legs.is_empty() || !seal.has_room() {
             return;
         }
-        let state = seal.seal(self.rounds.next(), self.limits.hold_ttl, false);
-        if let Some(state) = state {
+        if let Some(state) = self.sealed(seal) {
             let info = self.identity.server_info.as_deref();
             let reply = result::input_required(None, &state, info, &[]);
             self.park(now + self.limits.stretch_grace, reply.into());
         }
+    }
+
+    /// The state of the next round.
+    fn sealed(&self, seal: &dyn Seal) -> Option<String> {
+        seal.seal(&Sealing {
+            round: self.rounds.next(),
+            valid_for: self.limits.hold_ttl,
+            rerun: matches!(self.upstream, Upstream::ToRerun { .. }),
+            has_departed: self.has_departed,
+            request: self.spec.id,
+            open: self.questions.open_ones().collect(),
+        })
     }
 
     fn park(&mut self, until: Moment, reply: Bytes) {

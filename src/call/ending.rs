@@ -63,6 +63,17 @@ impl Call {
         self.actions.push_back(Action::End);
     }
 
+    /// Ends the call here alone: the server waits for whoever goes on with it.
+    pub(super) fn let_go(&mut self) {
+        self.upstream = Upstream::Away;
+        self.questions.take_all();
+        let elsewhere = failed("the call goes on in another process", true);
+        self.reply_to_all(&elsewhere);
+        self.grace = None;
+        self.phase = Phase::Ended;
+        self.actions.push_back(Action::End);
+    }
+
     pub(super) fn reply_to_all(&mut self, reply: &Reply) {
         for leg in self.legs.drain(..) {
             self.actions.push_back(Action::Reply(leg.id, reply.clone()));

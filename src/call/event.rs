@@ -60,6 +60,8 @@ pub enum Event<'a> {
     Timer,
     /// This side cannot go on, and why: end now.
     Abandon(&'static str),
+    /// Another process goes on with the call, or may: end here without a word to the server.
+    LetGo,
 }
 
 /// What a re-issue brings.
@@ -73,6 +75,8 @@ pub struct Answers<'a> {
     pub responses: RawObject<'a>,
     /// What its client can be asked: it need not be what the leg before declared.
     pub capabilities: ClientCapabilities,
+    /// A process that is gone has given these answers to the server, or was about to: they are not given again.
+    pub were_given: bool,
     /// The id under which the request goes up if this leg has to run it anew.
     pub rerun_id: Option<UpstreamId>,
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
+use super::heard::Heard;
 use super::question::Questions;
+use super::recall::Recall;
 use super::reply::{Loss, Reply, failed, missing};
 use super::rounds::Rounds;
 use super::{CallLimits, Moment, Seal};
@@ -71,6 +73,8 @@ pub struct Call {
     pub(super) phase: Phase,
     pub(super) legs: Vec<Leg>,
     pub(super) questions: Questions,
+    /// What the server asked on the present session.
+    pub(super) heard: Heard,
     pub(super) rounds: Rounds,
     /// Why answers to questions that are asked again were not taken.
     pub(super) rejected: Vec<(Box<str>, String)>,
@@ -90,6 +94,8 @@ pub struct Call {
     /// The request went up: the server may have started it.
     pub(super) has_departed: bool,
     pub(super) reruns: u32,
+    /// What the server is to say again of a call that was taken over.
+    pub(super) recall: Recall,
     pub(super) actions: VecDeque<Action>,
 }
 
@@ -98,12 +104,21 @@ impl Call {
     #[must_use]
     pub fn new(spec: CallSpec, limits: Arc<CallLimits>, leg: Leg, now: Moment) -> Self {
         let silent_until = now + limits.upstream_silence_max;
-        let mut call = Self {
+        let mut call = Self::idle(spec, limits, Phase::Running { silent_until });
+        call.legs.push(leg);
+        call.begin_leg(now);
+        call
+    }
+
+    /// A call to which nothing has happened yet.
+    pub(super) fn idle(spec: CallSpec, limits: Arc<CallLimits>, phase: Phase) -> Self {
+        Self {
             spec,
             limits,
-            phase: Phase::Running { silent_until },
-            legs: vec![leg],
+            phase,
+            legs: Vec::new(),
             questions: Questions::default(),
+            heard: Heard::default(),
             rounds: Rounds::default(),
             rejected: Vec::new(),
             roots: None,
@@ -113,11 +128,10 @@ impl Call {
             upstream: Upstream::Away,
             has_departed: false,
             reruns: 0,
+            recall: Recall::default(),
             actions: VecDeque::new(),
             stretch_at: None,
-        };
-        call.begin_leg(now);
-        call
+        }
     }
 
     /// A leg begins to wait for the server.
@@ -200,6 +214,7 @@ impl Call {
         match event {
             Event::Leased(identity) => {
                 self.identity = identity;
+                self.heard.forget();
                 self.upstream = Upstream::Live;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;
@@ -222,6 +237,7 @@ impl Call {
             Event::LegGone(leg) => self.on_leg_gone(now, leg),
             Event::Timer => self.on_timer(now, seal),
             Event::Abandon(why) => self.give_up(why),
+            Event::LetGo => self.let_go(),
         }
     }
 
@@ -263,7 +279,9 @@ impl Call {
         if method == legacy::PING {
             return self.tell(jsonrpc::result(&id, "{}"));
         }
-        if self.questions.knows(&id) {
+        // A pong too many does no harm, one that is missing may.
+        let is_known = self.questions.knows(&id) || self.recall.was_settled(&id);
+        if is_known || !self.heard.is_new(&id, method, params) {
             return;
         }
         let request = match InputRequest::parse(method, params) {
@@ -283,6 +301,9 @@ impl Call {
                 error::INVALID_REQUEST,
                 "nothing can be asked during this request",
             );
+        }
+        if let Some(key) = self.recall.take(&id) {
+            return self.questions.restore(id, key, request);
         }
         if !self.spec.capabilities.has(request.needs) {
             return self.cannot_ask(&id, &request);
@@ -319,6 +340,7 @@ impl Call {
                 let Some(id) = notification::cancelled_id(params) else {
                     return;
                 };
+                self.recall.withdraw(id);
                 let withdrawn = self.questions.withdraw(id) && self.questions.is_empty();
                 if withdrawn && matches!(self.phase, Phase::Gathering { .. }) {
                     self.run(now);

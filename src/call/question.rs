@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::trail::OpenQuestion;
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::input_request::{self, InputKind, InputRequest};
 use crate::wire::error::{self, ErrorObject};
@@ -102,6 +103,25 @@ impl Questions {
         }
         out.push(b'}');
         out
+    }
+
+    /// All that are open.
+    pub(super) fn open_ones(&self) -> impl Iterator<Item = OpenQuestion<'_>> {
+        self.0.iter().map(|question| OpenQuestion {
+            id: question.id.as_ref(),
+            key: &question.key,
+            request: &question.request,
+        })
+    }
+
+    /// Opens a question as it was shown before, perhaps by another process.
+    pub(super) fn restore(&mut self, id: ServerId, key: Box<str>, request: InputRequest) {
+        self.0.push(Question {
+            id: Some(id),
+            key,
+            shown: true,
+            request,
+        });
     }
 
     /// Takes those that were shown, to be answered; the others stay.

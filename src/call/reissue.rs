@@ -49,7 +49,11 @@ impl Call {
                 self.legs.push(leg);
                 self.begin_leg(now);
                 self.tell_progress();
+                let kept = self.actions.len();
                 let goes_on = self.take_answers(&answers.responses);
+                if answers.were_given {
+                    self.actions.truncate(kept);
+                }
                 self.spec.capabilities = answers.capabilities;
                 self.go_on(now, goes_on, answers.rerun_id, seal);
             }

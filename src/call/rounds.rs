@@ -7,7 +7,18 @@
 use super::reply::{Reply, failed};
 
 /// Counts the `InputRequiredResult`s of a call; 0 before the first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct Round(pub u32);
 
 /// Tells the answers of one re-issue from those of another.
@@ -30,15 +41,24 @@ pub enum Verdict {
 /// The rounds of one call.
 #[derive(Debug, Default)]
 pub struct Rounds {
-    open: Round,
-    answered: Option<(Round, AnswersDigest)>,
+    pub(super) open: Round,
+    pub(super) answered: Option<(Round, AnswersDigest)>,
     /// The reply of the leg that answered, once there is one.
-    reply: Option<Reply>,
+    pub(super) reply: Option<Reply>,
     /// The outcome of a call that ended while its round was open.
-    late: Option<Reply>,
+    pub(super) late: Option<Reply>,
 }
 
 impl Rounds {
+    /// Those of a call that waits for the answers to `open`.
+    #[must_use]
+    pub fn resumed(open: Round) -> Self {
+        Self {
+            open,
+            ..Self::default()
+        }
+    }
+
     /// Whether any answer was ever taken: such a leg is worth a grace when its client goes away.
     #[must_use]
     pub fn was_answered(&self) -> bool {

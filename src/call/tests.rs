@@ -9,19 +9,21 @@ use serde_json::value::RawValue;
 
 use super::*;
 use crate::translate::capability::ClientCapabilities;
-use crate::wire::jsonrpc::{Message, UpstreamId};
+use crate::wire::jsonrpc::{Message, ServerId, UpstreamId};
 use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
 
 mod simulation;
 mod stretching;
+mod taken_over;
 
 /// States are their round in words; the machine never looks inside.
 struct PlainSeal;
 
 impl Seal for PlainSeal {
-    fn seal(&self, round: Round, _valid_for: Duration, rerun: bool) -> Option<String> {
-        Some(format!("{}{}", round.0, if rerun { " rerun" } else { "" }))
+    fn seal(&self, sealing: &Sealing<'_>) -> Option<String> {
+        let rerun = if sealing.rerun { " rerun" } else { "" };
+        Some(format!("{}{rerun}", sealing.round.0))
     }
 
     fn has_room(&self) -> bool {
@@ -57,6 +59,8 @@ struct Bench {
     replies: HashMap<u64, usize>,
     answered: HashMap<String, usize>,
     ends: usize,
+    /// What the next re-issue brings has reached the server before.
+    were_given: bool,
 }
 
 impl Bench {
@@ -74,7 +78,15 @@ impl Bench {
             hints: None,
             supplied: None,
         };
-        let call = Call::new(spec, Arc::new(limits()), leg(1), Moment::default());
+        Self::of(Call::new(
+            spec,
+            Arc::new(limits()),
+            leg(1),
+            Moment::default(),
+        ))
+    }
+
+    fn of(call: Call) -> Self {
         Self {
             call,
             now: Moment::default(),
@@ -83,6 +95,7 @@ impl Bench {
             replies: HashMap::new(),
             answered: HashMap::new(),
             ends: 0,
+            were_given: false,
         }
     }
 
@@ -158,6 +171,7 @@ impl Bench {
             digest: AnswersDigest(digest),
             responses: RawObject::parse(responses.as_bytes()).unwrap(),
             capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
+            were_given: std::mem::take(&mut self.were_given),
             rerun_id: Some(UpstreamId(100 + self.legs)),
         };
         self.feed(Event::Reissue(leg(self.legs), answers));

@@ -17,6 +17,8 @@ use holdfast::config::{self, Legacy, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
 use holdfast::hold::registry::Registry;
+use holdfast::hold::seal::ReplicaId;
+use holdfast::hold::shared::Shared;
 use holdfast::observe::Metrics;
 use holdfast::route::Gateway;
 use holdfast::session::{Pool, PoolSettings};
@@ -120,7 +122,8 @@ pub(crate) struct Core {
 
 impl Core {
     /// Builds a gateway and starts what it does in the background.
-    pub(crate) fn start(settings: Settings) -> Self {
+    /// `shared` is what it knows together with other processes.
+    pub(crate) fn start(settings: Settings, shared: Arc<dyn Shared>) -> Self {
         let deadline = settings.timers.shutdown_deadline;
         let farewell_max = match settings.backend.legacy {
             Legacy::Program(_) => FAREWELL_MAX + stop_max(settings.timers.stop_grace),
@@ -140,7 +143,7 @@ impl Core {
             .min(settings.timers.outcome_ttl)
             / 2;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let backend = Arc::new(backend(settings, Metrics::new(), &tasks, &stop));
+        let backend = Arc::new(backend(settings, shared, &tasks, &stop));
         let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&backend), limits));
         let gateway = Gateway::new(Arc::clone(&backend), subscriptions, principal, anonymous);
         tasks.spawn(sweep(
@@ -218,6 +221,14 @@ impl Core {
     }
 }
 
+/// The id of the first request to a server: each process has its own million or more. Requests of several processes may
+/// come on one session; and some servers keep the events of all sessions by the ids of requests alone, and would resume
+/// one call with what belongs to another. All are integers that a double can tell apart.
+fn first_id(replica: ReplicaId) -> u64 {
+    let [a, b, c, d, ..] = replica.0;
+    (u64::from(u32::from_be_bytes([a, b, c, d])) << 20) + 1
+}
+
 /// The server behind.
 fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
     let (timers, limits) = (&settings.timers, &settings.limits);
@@ -225,6 +236,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
         connect_timeout: timers.connect_timeout,
         send_timeout: timers.send_timeout,
         first_byte_timeout: timers.first_byte_timeout,
+        resume_max: timers.resume_max,
         ping_interval: timers.ping_interval,
         upstream_idle: timers.upstream_idle,
         upstream_streams_max: limits.upstream_streams_max,
@@ -251,11 +263,11 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
 
 fn backend(
     settings: Settings,
-    metrics: Arc<Metrics>,
+    shared: Arc<dyn Shared>,
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Backend {
-    let limits = settings.call_limits();
+    let (limits, metrics) = (settings.call_limits(), Metrics::new());
     let timers = &settings.timers;
     let pool_settings = PoolSettings {
         sessions_max: settings.sessions_max(),
@@ -264,6 +276,7 @@ fn backend(
         get_stream_wait: timers.get_stream_wait,
         session_wait: timers.session_wait,
         stray_question_max: timers.stray_question_max,
+        first_id: first_id(settings.replica),
     };
     let pool = Pool::new(
         target(&settings, tasks),
@@ -291,6 +304,8 @@ fn backend(
         tasks: tasks.clone(),
         stop: stop.clone(),
         metrics,
+        replica: settings.replica,
+        shared,
     }
 }
 

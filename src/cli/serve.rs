@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -11,10 +12,16 @@ use super::gateway::{BackendArgs, Core, Signals};
 use super::{Failure, LogFormat, tell};
 use holdfast::cluster::hop::{Hop, Pulse};
 use holdfast::cluster::identity::Identity;
+use holdfast::cluster::redis::{Redis, RedisSettings};
 use holdfast::config::{self, Settings};
+use holdfast::hold::seal::ReplicaId;
+use holdfast::hold::shared::Shared;
+use holdfast::hold::shared::memory::Memory;
 use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
 use tokio::net::TcpListener;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
@@ -91,6 +98,8 @@ struct ClusterAddress {
 
 /// What a gateway needs to be one of several replicas.
 struct Replica {
+    shared: Arc<dyn Shared>,
+    life: Life,
     listener: TcpListener,
     address: ClusterAddress,
     identity: Identity,
@@ -103,11 +112,24 @@ impl Replica {
             return Ok(None);
         };
         let (listener, address) = bound(cluster.listen).await?;
+        let advertised = cluster.advertise.at(address);
+        let redis = RedisSettings {
+            prefix: cluster.redis_prefix.clone(),
+            settle: cluster.replica_ttl,
+            ..RedisSettings::new(cluster.redis.clone())
+        };
         Ok(Some(Self {
+            shared: Arc::new(Redis::new(redis, Arc::clone(&settings.keys))?),
+            life: Life {
+                me: settings.replica,
+                address: advertised.clone(),
+                heartbeat: cluster.heartbeat,
+                ttl: cluster.replica_ttl,
+            },
             listener,
             address: ClusterAddress {
                 address,
-                advertised: cluster.advertise.at(address),
+                advertised,
             },
             identity: Identity::of(&settings.keys)?,
             // A connection is given up as soon as a replica would count as gone.
@@ -140,7 +162,31 @@ impl Replica {
         };
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
+        // Who can be found can be reached, and leaves when its calls have ended.
+        let living = self.life.lived(self.shared, core.stop.clone());
+        core.tasks.spawn(living);
         self.address
+    }
+}
+
+/// As what a replica lives.
+struct Life {
+    me: ReplicaId,
+    address: String,
+    heartbeat: Duration,
+    ttl: Duration,
+}
+
+impl Life {
+    /// Says again and again that it lives, until `end`: then it leaves.
+    async fn lived(self, shared: Arc<dyn Shared>, end: CancellationToken) {
+        let mut beats = tokio::time::interval(self.heartbeat);
+        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while end.run_until_cancelled(beats.tick()).await.is_some() {
+            // That Redis cannot be reached is logged where it is found; the next beat tries again.
+            let _ = shared.announce(self.me, &self.address, self.ttl).await;
+        }
+        let _ = shared.leave(self.me).await;
     }
 }
 
@@ -166,7 +212,11 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
     let front = Front::terms_of(&settings, address.ip().is_loopback());
     let workers = Workers::start(threads).context("no threads to serve with")?;
     let workers = Arc::new(workers);
-    let core = Core::start(settings);
+    let shared: Arc<dyn Shared> = match &replica {
+        Some(replica) => Arc::clone(&replica.shared),
+        None => Arc::new(Memory::default()),
+    };
+    let core = Core::start(settings, shared);
     let terms = Terms {
         connections_max,
         client_idle: timers.client_idle,

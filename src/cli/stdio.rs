@@ -3,6 +3,7 @@
 //! Standard output carries messages alone; logs go to standard error.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use clap::Args;
@@ -10,6 +11,7 @@ use clap::Args;
 use super::gateway::{BackendArgs, Core, Signals};
 use super::{Failure, LogFormat};
 use holdfast::config::{Anonymous, Settings};
+use holdfast::hold::shared::memory::Memory;
 use holdfast::listen::{self, ClientGone, StdioTerms};
 
 /// Options of `holdfast stdio`.
@@ -48,7 +50,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         settings.limits.body_bytes_max,
         settings.timers.client_write_timeout,
     );
-    let core = Core::start(settings);
+    let core = Core::start(settings, Arc::new(Memory::default()));
     let terms = StdioTerms {
         body_bytes_max,
         client_write_timeout,

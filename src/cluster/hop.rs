@@ -148,6 +148,13 @@ impl Hop {
         }
     }
 
+    /// How long a request may go on looking for the replica that holds its call: one that is gone counts as gone after
+    /// half of it.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        2 * self.pulse.silence_max
+    }
+
     /// Sends a request on to the replica at `address`, a host and a port, and waits until its response begins.
     /// Cancel-safe: dropped, the other replica sees its client go.
     ///

@@ -1,6 +1,5 @@
 //! What makes a process one of several replicas: where the others reach it, and where they find each other.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use serde::Deserialize;
 
 use super::error::{ConfigError, wrong};
 use super::span::Span;
+use crate::cluster::redis::RedisUrl;
 
 /// How often a replica says that it lives. What Redis has to bear is one short command in that time for each.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -88,24 +88,6 @@ fn bracketed(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) => format!("[{address}]"),
-    }
-}
-
-/// Where Redis is. It may hold a password, so it is never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RedisUrl(String);
-
-impl RedisUrl {
-    /// The URL, for connecting with alone.
-    #[must_use]
-    pub fn secret(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for RedisUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("RedisUrl(..)")
     }
 }
 
@@ -222,15 +204,8 @@ fn redis(
         }
     };
     // It is not quoted: it may hold a password.
-    let is_one = url::Url::parse(url.trim())
-        .is_ok_and(|url| matches!(url.scheme(), "redis" | "rediss") && url.has_host());
-    if !is_one {
-        return Err(wrong(
-            field,
-            "is no URL of the form redis://HOST[:PORT][/DB]",
-        ));
-    }
-    Ok(RedisUrl(url.trim().to_owned()))
+    let url = url.trim().parse::<RedisUrl>();
+    url.map_err(|error| wrong(field, format!("is of no use: {error}")))
 }
 
 fn variable(field: &'static str, name: &str) -> Result<String, ConfigError> {
@@ -275,7 +250,7 @@ mod tests {
     fn a_listener_and_redis_are_enough() {
         let cluster = cluster(LEAST);
         assert_eq!(cluster.advertise.at(cluster.listen), "127.0.0.1:9443");
-        assert_eq!(cluster.redis.secret(), "redis://127.0.0.1");
+        assert_eq!(cluster.redis.to_string(), "redis://127.0.0.1");
         assert_eq!(cluster.redis_prefix, "holdfast:");
         assert_eq!(cluster.heartbeat, Duration::from_secs(1));
         assert_eq!(cluster.replica_ttl, Duration::from_secs(5));
@@ -379,13 +354,13 @@ mod tests {
         let settings = settings(&lines).unwrap();
         assert!(!format!("{settings:?}").contains("s3cret"));
         let redis = settings.cluster.unwrap().redis;
-        assert_eq!(redis.secret(), "rediss://:s3cret@redis:6380/1");
-        for bad in ["http://:s3cret@redis/", "s3cret", "redis:s3cret"] {
+        assert!(redis.is_tls() && !redis.to_string().contains("s3cret"));
+        for bad in ["http://:s3cret@redis/", "s3cret", "redis://h:s3cret/"] {
             std::fs::write(file.path(), bad).unwrap();
             let said = parse(&text(&format!("keys = [\"{KEY}\"]"), &lines));
             let said = said.unwrap_err().to_string();
             assert!(
-                said.starts_with("`cluster.redis_file`: is no URL"),
+                said.starts_with("`cluster.redis_file`: is of no use"),
                 "{said}"
             );
             assert!(!said.contains("s3cret"), "{said}");

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
@@ -13,7 +14,7 @@ use super::cluster::Cluster;
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
-use crate::hold::seal::{BadKey, SealingKeys};
+use crate::hold::seal::{BadKey, ReplicaId, SealingKeys, random_bytes};
 
 /// Reads a configuration file; addresses of the command line go before those of the file.
 ///
@@ -86,6 +87,7 @@ struct File {
     admin: Option<SocketAddr>,
     threads: Option<usize>,
     keys: Option<Vec<String>>,
+    keys_file: Option<PathBuf>,
     principal: Option<String>,
     anonymous: Option<AnonymousName>,
     #[serde(default)]
@@ -164,6 +166,7 @@ overrides!(TimersTable over Timers {
     subscribe_timeout: Span => subscribe_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     connect_timeout: Span => connect_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     first_byte_timeout: Span => first_byte_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
+    resume_max: Span => resume_max = |span: Span| Ok::<_, ConfigError>(span.0),
     send_timeout: Span => send_timeout = |span: Span| Ok::<_, ConfigError>(span.0),
     ping_interval: Span => ping_interval = |span: Span| Ok::<_, ConfigError>(span.0),
     stop_grace: Span => stop_grace = |span: Span| Ok::<_, ConfigError>(span.0),
@@ -203,10 +206,13 @@ impl File {
 
     fn into_settings(self) -> Result<Settings, ConfigError> {
         let listen = self.listen.unwrap_or_else(default_listen);
-        let (keys, keys_are_random) = match self.keys {
-            Some(keys) => (sealing_keys(&keys)?, false),
-            None => (SealingKeys::random()?, true),
+        let (keys, keys_are_random) = match (self.keys, self.keys_file) {
+            (Some(_), Some(_)) => return Err(wrong("keys_file", "does not go with `keys`")),
+            (Some(keys), None) => (sealing_keys(&keys)?, false),
+            (None, Some(path)) => (sealing_keys(&keys_in(&path)?)?, false),
+            (None, None) => (SealingKeys::random()?, true),
         };
+        let replica = ReplicaId(random_bytes()?);
         let mut backends = self.backend.into_iter();
         let backend = backends
             .next()
@@ -242,8 +248,9 @@ impl File {
             cluster: cluster.transpose()?,
             listen,
             admin: admin(self.admin, listen)?,
-            keys,
+            keys: Arc::new(keys),
             keys_are_random,
+            replica,
             threads: threads(self.threads)?,
             principal: principal(self.principal.as_deref())?,
             anonymous: anonymous(self.anonymous, listen),
@@ -283,6 +290,17 @@ fn admin(admin: Option<SocketAddr>, listen: SocketAddr) -> Result<Option<SocketA
         }
         other => Ok(other),
     }
+}
+
+/// The keys in a file, one a line.
+fn keys_in(path: &Path) -> Result<Vec<String>, ConfigError> {
+    let read = std::fs::read_to_string(path);
+    let text = read.map_err(|error| {
+        let why = format!("cannot read {}: {error}", path.display());
+        wrong("keys_file", why)
+    })?;
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    Ok(lines.map(str::to_owned).collect())
 }
 
 fn sealing_keys(keys: &[String]) -> Result<SealingKeys, ConfigError> {

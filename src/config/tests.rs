@@ -1,5 +1,8 @@
 //! Valid and invalid configurations.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
 use super::*;
 
 const BACKEND: &str = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"\n";
@@ -267,4 +270,33 @@ fn files_of_tls_are_read_with_the_configuration() {
         let said = refused(&format!("{at}\n{lines}"));
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn keys_may_stand_in_a_file_of_their_own() {
+    let backend = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let with = |keys: &str| {
+        std::fs::write(file.path(), keys).unwrap();
+        parse(&format!("keys_file = {:?}\n{backend}", file.path()))
+    };
+    let (one, two) = (STANDARD.encode([1; 32]), STANDARD.encode([2; 32]));
+    let settings = with(&format!("{two}\r\n\n  {one}\n")).unwrap();
+    assert!(!settings.keys_are_random);
+    assert_eq!(settings.keys.derived("x").count(), 2);
+    let newest = SealingKeys::new(&[[2; 32]]).unwrap();
+    assert_eq!(
+        settings.keys.derived("x").next(),
+        newest.derived("x").next()
+    );
+    for bad in ["", "\n", "short"] {
+        let said = with(bad).unwrap_err().to_string();
+        assert_eq!(said, "`keys`", "{bad:?}");
+    }
+    let both = format!("keys = [{one:?}]\nkeys_file = \"k\"\n{backend}");
+    let said = parse(&both).unwrap_err().to_string();
+    assert!(said.starts_with("`keys_file`: does not go"), "{said}");
+    let missing = format!("keys_file = \"/nowhere/at/all\"\n{backend}");
+    let said = parse(&missing).unwrap_err().to_string();
+    assert!(said.starts_with("`keys_file`: cannot read"), "{said}");
 }

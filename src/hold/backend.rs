@@ -3,26 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::order::{Answer, UpstreamRequest};
-use super::registry::{Found, Registry};
-use super::seal::{self, SealingKeys, State};
-use super::{Clock, Reissue, leg_channel};
+use super::Clock;
+use super::registry::Registry;
+use super::seal::{ReplicaId, SealingKeys};
+use super::shared::Shared;
 use crate::cache::results::{Memory, Place};
 use crate::cache::tools::Tools;
-use crate::call::{CallLimits, Leg, Loss, Reply, already_answered, failed};
+use crate::call::{CallLimits, Loss, Reply, failed};
 use crate::observe::Metrics;
 use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};
 use crate::translate::capability::Capability;
 use crate::translate::discover::discover_result;
 use crate::translate::result::CacheHints;
-use crate::wire::error::{self, ErrorObject};
 use crate::wire::modern::{LogLevel, Method};
-use crate::wire::object::RawObject;
 
 /// One backend.
 #[derive(Debug)]
@@ -38,7 +34,7 @@ pub struct Backend {
     /// What its tools declare.
     pub tools: Tools,
     /// What seals its states.
-    pub keys: SealingKeys,
+    pub keys: Arc<SealingKeys>,
     /// The clock that moments are counted by.
     pub clock: Clock,
     /// The clocks and bounds of its calls.
@@ -55,6 +51,10 @@ pub struct Backend {
     pub stop: CancellationToken,
     /// What it counts.
     pub metrics: Arc<Metrics>,
+    /// Names this process in the states that it seals.
+    pub replica: ReplicaId,
+    /// What it knows together with other processes.
+    pub shared: Arc<dyn Shared>,
 }
 
 impl Backend {
@@ -128,7 +128,7 @@ impl Backend {
         Ok(lease)
     }
 
-    fn refused(&self, error: LeaseError) -> Reply {
+    pub(super) fn refused(&self, error: LeaseError) -> Reply {
         if let LeaseError::Handshake(handshake) = &error
             && let HandshakeError::Upstream(error) = &**handshake
         {
@@ -140,59 +140,4 @@ impl Backend {
         tracing::warn!(backend = self.name, %error, "no session for a call");
         failed(&error.to_string(), false)
     }
-
-    /// Brings a re-issue to its held call, whose state was opened and checked.
-    pub async fn resume(
-        &self,
-        state: State,
-        leg: Leg,
-        caller: Arc<Caller>,
-        responses: Bytes,
-        rerun: Option<UpstreamRequest>,
-    ) -> Answer {
-        let digest = seal::answers_digest(&RawObject::parse(&responses).unwrap_or_default());
-        let (sink, stream) = leg_channel();
-        let round = state.round;
-        let reissue = Reissue {
-            leg,
-            round,
-            digest,
-            responses,
-            rerun,
-            caller,
-            sink,
-        };
-        let mailbox = match self.registry.find(state.hold, round, digest) {
-            Found::Live(mailbox) => mailbox,
-            settled => return Answer::Reply(outcome(settled)),
-        };
-        let is_sent = mailbox.send(reissue).await.is_ok();
-        // A message that its driver does not hear any more goes down with the last end of the mailbox.
-        drop(mailbox);
-        if is_sent && let Some(answer) = Answer::of(stream).await {
-            return answer;
-        }
-        // The driver has ended meanwhile and left its outcome behind.
-        Answer::Reply(outcome(self.registry.find(state.hold, round, digest)))
-    }
-}
-
-/// What a re-issue gets whose call has ended.
-fn outcome(found: Found) -> Reply {
-    match found {
-        Found::Outcome(reply) => reply,
-        Found::Answered => already_answered(),
-        Found::Nothing | Found::Live(_) => gone(),
-    }
-}
-
-/// The refusal of a re-issue whose hold is not here any more.
-fn gone() -> Reply {
-    Reply::error(
-        ErrorObject::new(
-            error::INVALID_PARAMS,
-            "the call of this requestState is over",
-        )
-        .with_data(&json!({"reason": "lost"})),
-    )
 }

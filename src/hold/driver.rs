@@ -17,24 +17,24 @@ use tracing::Instrument;
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
 use super::order::{Answer, Order, UpstreamRequest, crowded};
-use super::{LegEvent, LegSink, Reissue, leg_channel};
+use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
-use crate::call::{Answers, Call, CallSpec, Event, LegId, Loss, Origin, Reply};
+use crate::call::{Answers, Call, CallSpec, Event, LegId, Origin, Reply};
 use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
-use crate::translate::subscription::Change;
 use crate::upstream::{Exchange, UpstreamError};
-use crate::wire::garbled;
-use crate::wire::jsonrpc::{self, Message};
-use crate::wire::legacy;
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
 
 mod actions;
+mod hearing;
+mod recall;
 mod waits;
 
-use waits::{Inputs, leg_gone, next_reissue, sleep_until};
+use recall::Recall;
+pub(super) use recall::TakenOver;
+use waits::{Inputs, leg_gone, next_mail, sleep_until};
 
 /// Legs that may wait for one call at once. A call has one client: more than a few are repeats.
 const LEGS_MAX: usize = 64;
@@ -113,8 +113,10 @@ struct Driver {
     /// The leg on whose task the driver runs, with what it has yet to hear.
     first: Option<(LegId, VecDeque<LegEvent>)>,
     legs: Vec<(LegId, LegSink)>,
-    mailbox: Option<mpsc::Receiver<Reissue>>,
+    mailbox: Option<mpsc::Receiver<Mail>>,
     held: Option<GaugeGuard>,
+    /// A call that was taken over hears first where it stands: before that no answer can be judged.
+    recall: Option<Recall>,
     _counted: (GaugeGuard, TaskTrackerToken),
 }
 
@@ -126,6 +128,7 @@ enum Happened {
     SessionOver(UpstreamError),
     Sent(Sent),
     Reissued(Box<Reissue>),
+    Moved,
     LegGone(LegId),
     Timer,
     Stop,
@@ -179,7 +182,7 @@ impl Driver {
         let (first, log_level) = (Some((leg.id, VecDeque::new())), leg.log_level);
         let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
         let mut driver = Self {
-            seal: HoldSeal::new(&backend, method, caller.key.principal, params),
+            seal: HoldSeal::new(&backend, method, &caller, params),
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
             upstream: Upstream::Over,
             backend,
@@ -199,6 +202,7 @@ impl Driver {
             legs: Vec::new(),
             mailbox: None,
             held: None,
+            recall: None,
         };
         driver.begin();
         driver
@@ -224,9 +228,11 @@ impl Driver {
 
     /// The next thing that happens. Cancel-safe.
     async fn happens(&mut self) -> Happened {
-        let deadline = self
-            .call
-            .deadline()
+        let recall = self.recall.as_ref().map(Recall::deadline);
+        let deadline = [self.call.deadline(), recall]
+            .into_iter()
+            .flatten()
+            .min()
             .map(|moment| self.backend.clock.instant(moment));
         let mut inputs = Inputs::of(&self.call, &mut self.upstream, &mut self.sending);
         // Time and clients come before the server: one that never stops talking must not be all that is heard.
@@ -235,7 +241,7 @@ impl Driver {
             () = self.backend.stop.cancelled() => Happened::Stop,
             () = sleep_until(deadline) => Happened::Timer,
             leg = leg_gone(&self.legs) => Happened::LegGone(leg),
-            reissue = next_reissue(&mut self.mailbox) => Happened::Reissued(Box::new(reissue)),
+            mail = next_mail(&mut self.mailbox), if self.recall.is_none() => mail,
             happened = inputs.next() => happened,
         }
     }
@@ -262,12 +268,13 @@ impl Driver {
                 }
             }
             Happened::Reissued(reissue) => self.reissue(*reissue),
+            Happened::Moved => self.let_go(),
             Happened::LegGone(leg) => {
                 self.legs.retain(|(attached, _)| *attached != leg);
                 self.feed(Event::LegGone(leg));
             }
-            Happened::Timer => self.feed(Event::Timer),
-            Happened::Stop => self.feed(Event::Abandon("the gateway is shutting down")),
+            Happened::Timer => self.time_has_come(),
+            Happened::Stop => self.stop(),
         }
         self.carry_out();
     }
@@ -282,6 +289,7 @@ impl Driver {
             self.send_after(settled);
         }
         let strays = lease.take_strays();
+        self.seal.begins_session();
         self.feed(Event::Leased(Arc::clone(lease.identity())));
         self.upstream = Upstream::Due(lease);
         for stray in strays {
@@ -289,129 +297,27 @@ impl Driver {
         }
     }
 
-    fn hear(&mut self, origin: Origin, message: Bytes) {
-        if let Upstream::Open { has_started, .. } = &mut self.upstream {
-            *has_started = true;
-            // It will not be sent again, and may be large.
-            self.request.body = Bytes::new();
-            self.request.headers.clear();
-        }
-        for message in jsonrpc::batch(message) {
-            match Message::parse(&message) {
-                Ok(Message::Notification { method, params })
-                    if let Some(change) = Change::parse(&method, params) =>
-                {
-                    if let Some(lease) = self.upstream.lease() {
-                        lease.publish(&change);
-                    }
-                }
-                Ok(message) => {
-                    self.note_roots(origin, &message);
-                    if let (Some(epoch), Message::Result { id, result }) =
-                        (self.lists_tools, &message)
-                        && self.call.id().matches(id)
-                    {
-                        self.backend.tools.passed(&self.caller.key, epoch, result);
-                    }
-                    self.feed(Event::Server(origin, message));
-                }
-                Err(error) => self.misheard(&message, &error),
-            }
-        }
-    }
-
-    fn note_roots(&self, origin: Origin, message: &Message<'_>) {
-        if let Message::Request { method, .. } = message
-            && *method == legacy::ROOTS_LIST
-            && let Some(lease) = self.upstream.lease()
-        {
-            match self.call.may_ask() {
-                true => lease.was_asked_for_roots(origin),
-                false => lease.refuses_roots(),
-            }
-        }
-    }
-
-    /// Nonsense is passed over, unless it is the answer that the call waits for.
-    fn misheard(&mut self, message: &[u8], error: &jsonrpc::NotAMessage) {
-        self.backend.metrics.misheard.inc();
-        let (backend, error) = (self.backend.name.as_str(), chain(error));
-        let session = self.upstream.lease().map(Lease::number);
-        if std::mem::replace(&mut self.has_complained, true) {
-            tracing::debug!(
-                backend,
-                session,
-                error,
-                "a message of the server is not understood"
-            );
-        } else {
-            tracing::warn!(
-                backend,
-                session,
-                error,
-                "a message of the server is not understood"
-            );
-        }
-        if garbled::answered(message) == Some(self.call.id()) {
-            self.feed(Event::Lost(Loss::Failed {
-                message: "the server's answer is not understood".to_owned(),
-                may_have_run: true,
-            }));
-        }
-    }
-
-    fn exchange_over(&mut self, error: Option<UpstreamError>) {
-        if matches!(error, Some(UpstreamError::SessionGone))
-            && !self.is_replaced
-            && let Upstream::Open {
-                lease,
-                has_started: false,
-                ..
-            } = &self.upstream
-        {
-            // The server refused the request unread because it has forgotten the session: the same request goes
-            // up once more, on another one. What it sent before is nothing, so nothing can happen twice.
-            lease.mark_gone();
-            tracing::debug!(
-                backend = self.backend.name,
-                "a forgotten session is replaced"
-            );
-            self.is_replaced = true;
-            return self.begin();
-        }
-        self.lose(error.unwrap_or(UpstreamError::Ended));
-    }
-
-    /// The call cannot go on. What is known of its request beats what the error alone can say.
-    fn lose(&mut self, error: UpstreamError) {
-        let (was_sent, has_started) = match &self.upstream {
-            Upstream::Open {
-                exchange,
-                has_started,
-                ..
-            } => (exchange.was_sent(), *has_started),
-            Upstream::Leasing(_) | Upstream::Due(_) | Upstream::Over => (false, false),
-        };
-        let loss = match error.to_loss(&self.backend.name) {
-            Loss::Failed {
-                message,
-                may_have_run,
-            } => {
-                let may_have_run = has_started || (was_sent && may_have_run);
-                Loss::Failed {
-                    message,
-                    may_have_run,
-                }
-            }
-            challenge @ Loss::Challenge(_) => challenge,
-        };
-        self.backend.metrics.lost.inc();
-        self.feed(Event::Lost(loss));
-    }
-
     fn feed(&mut self, event: Event<'_>) {
         self.call
             .handle(self.backend.clock.now(), event, &self.seal);
+        let call = &self.call;
+        self.seal.trail.settle(|id| call.is_open(id));
+    }
+
+    fn time_has_come(&mut self) {
+        // The call may be stretched: its state says on what session.
+        self.note_session();
+        self.recall_in_time();
+        // A question on the general stream may come before the answer to the request begins: until then nothing says
+        // where that can be read again.
+        let is_begun = match &self.upstream {
+            Upstream::Open { exchange, .. } => exchange.has_begun(),
+            Upstream::Leasing(_) | Upstream::Due(_) | Upstream::Over => true,
+        };
+        if !is_begun && self.call.postpone(self.backend.clock.now()) {
+            return;
+        }
+        self.feed(Event::Timer);
     }
 
     fn reissue(&mut self, reissue: Reissue) {
@@ -422,6 +328,7 @@ impl Driver {
             responses,
             rerun,
             caller,
+            were_given,
             sink,
         } = reissue;
         if self.legs.len() >= LEGS_MAX {
@@ -447,6 +354,7 @@ impl Driver {
             digest,
             responses,
             capabilities,
+            were_given,
             rerun_id,
         };
         self.feed(Event::Reissue(leg, answers));

@@ -1,43 +1,81 @@
-//! What the states of one call are bound to.
+//! What the states of one call say, and what they are bound to.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::backend::Backend;
-use super::seal::{self, HoldId, State};
-use crate::call::{Round, Seal};
-use crate::session::{Binding, Principal};
+use super::seal::{self, HoldId, State, Takeover};
+use crate::call::{Seal, Sealing, Trail};
+use crate::session::{Binding, Caller, SessionName};
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
-/// Seals the states of one call. Most calls never ask anything: their id and their binding to the request are
+/// Seals the states of one call. Most calls never ask anything: their id and what is to be known of the request are
 /// worked out when the first state is sealed.
 pub(super) struct HoldSeal {
     backend: Arc<Backend>,
     method: Method,
-    principal: Principal,
+    caller: Arc<Caller>,
     params: Bytes,
     hold: OnceLock<Option<HoldId>>,
-    request: OnceLock<Binding>,
+    request: OnceLock<RequestSays>,
+    /// Where the call stands in what its server says.
+    pub(super) trail: Trail,
+    /// On which session it is, once that is worth knowing.
+    pub(super) session: Option<SessionName>,
+    /// The latest state says what another process needs to take the call over.
+    is_portable: AtomicBool,
+}
+
+/// What is to be known of a request.
+#[derive(Clone, Copy)]
+struct RequestSays {
+    binding: Binding,
+    /// It may be made twice.
+    is_repeatable: bool,
 }
 
 impl HoldSeal {
     pub(super) fn new(
         backend: &Arc<Backend>,
         method: Method,
-        principal: Principal,
+        caller: &Arc<Caller>,
         params: Bytes,
     ) -> Self {
-        let (hold, request) = (OnceLock::new(), OnceLock::new());
         Self {
             backend: Arc::clone(backend),
             method,
-            principal,
+            caller: Arc::clone(caller),
             params,
-            hold,
-            request,
+            hold: OnceLock::new(),
+            request: OnceLock::new(),
+            trail: Trail::default(),
+            session: None,
+            is_portable: AtomicBool::new(false),
+        }
+    }
+
+    /// Goes on sealing for a call whose latest state is `state`.
+    pub(super) fn resumed(
+        backend: &Arc<Backend>,
+        method: Method,
+        caller: &Arc<Caller>,
+        (state, takeover): (&State, Takeover),
+    ) -> Self {
+        let says = RequestSays {
+            binding: state.request,
+            is_repeatable: state.is_safe_to_repeat,
+        };
+        Self {
+            hold: OnceLock::from(Some(state.hold)),
+            request: OnceLock::from(says),
+            trail: Trail::resumed(&takeover.footing.exchange),
+            session: Some(takeover.session),
+            is_portable: AtomicBool::new(true),
+            ..Self::new(backend, method, caller, Bytes::new())
         }
     }
 
@@ -48,31 +86,83 @@ impl HoldSeal {
             .get_or_init(|| seal::random_bytes().ok().map(HoldId))
     }
 
+    /// The call is on another session from now on.
+    pub(super) fn begins_session(&mut self) {
+        self.trail = Trail::default();
+        self.session = None;
+    }
+
     /// Lets go of the request's params once a state was sealed: a hold must not keep a large body alive.
     pub(super) fn settle(&mut self) {
         self.request();
         self.params = Bytes::new();
     }
 
-    fn request(&self) -> Binding {
+    /// Nothing speaks against making the request again, even if it has run.
+    pub(super) fn is_safe_to_repeat(&self) -> bool {
+        self.request().is_repeatable
+    }
+
+    /// Whether another process can go on with the call, as its client was told.
+    pub(super) fn can_be_taken_over(&self) -> bool {
+        self.is_portable.load(Ordering::Relaxed) && self.backend.keys.are_lasting()
+    }
+
+    fn request(&self) -> RequestSays {
         *self.request.get_or_init(|| {
             let params = RawObject::parse(&self.params).unwrap_or_default();
-            seal::request_binding(&self.backend.name, self.method, &params)
+            let is_repeatable = match self.method {
+                Method::ToolsCall => {
+                    let tool = params.string("name").unwrap_or_default();
+                    self.backend.tools.is_repeatable(&self.caller.key, &tool)
+                }
+                _ => true,
+            };
+            RequestSays {
+                binding: seal::request_binding(&self.backend.name, self.method, &params),
+                is_repeatable,
+            }
         })
+    }
+
+    fn takeover(&self, sealing: &Sealing<'_>) -> Option<Takeover> {
+        // Without a request on its way there is no stream to read again, and after −32042 none any more.
+        if sealing.rerun || !sealing.has_departed {
+            return None;
+        }
+        let session = self.session.clone();
+        let footing = self.trail.footing(sealing.request, &sealing.open);
+        let (Some(session), Some(footing)) = (session, footing) else {
+            tracing::debug!(
+                "a call is held that no other process could take over: nothing can be resumed"
+            );
+            return None;
+        };
+        Some(Takeover { session, footing })
     }
 }
 
 impl Seal for HoldSeal {
-    fn seal(&self, round: Round, valid_for: Duration, rerun: bool) -> Option<String> {
+    fn seal(&self, sealing: &Sealing<'_>) -> Option<String> {
+        let RequestSays {
+            binding,
+            is_repeatable,
+        } = self.request();
         let state = State {
             hold: self.hold()?,
-            round,
-            rerun,
-            expires_unix_s: seal::expiry(SystemTime::now(), valid_for),
-            principal: self.principal.binding(),
-            request: self.request(),
+            round: sealing.round,
+            rerun: sealing.rerun,
+            expires_unix_s: seal::expiry(SystemTime::now(), sealing.valid_for),
+            principal: self.caller.key.principal.binding(),
+            request: binding,
+            owner: self.backend.replica,
+            is_safe_to_repeat: is_repeatable || sealing.rerun || !sealing.has_departed,
+            takeover: self.takeover(sealing),
         };
-        self.backend.keys.seal(&state).ok()
+        let sealed = self.backend.keys.seal_within_bound(state).ok()?;
+        self.is_portable
+            .store(sealed.is_portable, Ordering::Relaxed);
+        Some(sealed.text)
     }
 
     fn has_room(&self) -> bool {

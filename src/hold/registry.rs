@@ -11,8 +11,9 @@ use std::sync::{Mutex, PoisonError};
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry as MapEntry;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
-use super::Reissue;
+use super::Mail;
 use super::seal::HoldId;
 use crate::call::{AnswersDigest, Moment, Reply, Round, Rounds, Verdict};
 
@@ -22,8 +23,10 @@ pub(super) const MAILBOX_MAX: usize = 16;
 /// What a re-issue finds.
 #[derive(Debug)]
 pub enum Found {
+    /// The call is being taken over from another process; cancelled when it is clear whether it could be.
+    Arriving(CancellationToken),
     /// A driver runs the call.
-    Live(mpsc::Sender<Reissue>),
+    Live(mpsc::Sender<Mail>),
     /// The call has ended and this is what its re-issue gets.
     Outcome(Reply),
     /// The call has ended and its round was answered otherwise.
@@ -48,7 +51,8 @@ pub struct Registry {
 
 #[derive(Debug)]
 enum Entry {
-    Live(mpsc::Sender<Reissue>),
+    Arriving(CancellationToken),
+    Live(mpsc::Sender<Mail>),
     Ended { rounds: Rounds, until: Moment },
 }
 
@@ -84,15 +88,38 @@ impl Registry {
     ///
     /// # Errors
     /// When as many are live as may be.
-    pub fn enter(&self, id: HoldId, mailbox: mpsc::Sender<Reissue>) -> Result<(), Full> {
+    pub fn enter(&self, id: HoldId, mailbox: mpsc::Sender<Mail>) -> Result<(), Full> {
+        self.admit()?;
+        self.entries.insert(id, Entry::Live(mailbox));
+        Ok(())
+    }
+
+    /// Keeps a place for a call that is to be taken over; nothing when it is here, or on its way, already.
+    ///
+    /// # Errors
+    /// When as many are live as may be.
+    pub fn expect(&self, id: HoldId) -> Result<Option<Expected<'_>>, Full> {
+        let MapEntry::Vacant(vacant) = self.entries.entry(id) else {
+            return Ok(None);
+        };
+        self.admit()?;
+        let settled = CancellationToken::new();
+        vacant.insert(Entry::Arriving(settled.clone()));
+        Ok(Some(Expected {
+            registry: self,
+            id,
+            settled,
+            has_arrived: false,
+        }))
+    }
+
+    fn admit(&self) -> Result<(), Full> {
         let admitted = self
             .live
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |live| {
                 (live < self.live_max).then_some(live + 1)
             });
-        admitted.map_err(|_| Full)?;
-        self.entries.insert(id, Entry::Live(mailbox));
-        Ok(())
+        admitted.map(drop).map_err(|_| Full)
     }
 
     /// The call has ended: from now on its outcome is what re-issues get, until `until`.
@@ -100,6 +127,11 @@ impl Registry {
         let weight = rounds.weight() + ENTRY_BYTES;
         self.entries.insert(id, Entry::Ended { rounds, until });
         self.live.fetch_sub(1, Ordering::AcqRel);
+        self.keep_within_bound(id, weight);
+    }
+
+    /// One more outcome is remembered: the oldest give way.
+    fn keep_within_bound(&self, id: HoldId, weight: usize) {
         let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
         outcomes.order.push_back((id, weight));
         outcomes.bytes += weight;
@@ -108,6 +140,22 @@ impl Registry {
         {
             outcomes.bytes -= weight;
             self.entries.remove(&oldest);
+        }
+    }
+
+    /// The call goes on in another process: there is nothing here any more.
+    pub fn forget(&self, id: HoldId) {
+        if self.entries.remove(&id).is_some() {
+            self.live.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes in how a call ended in another process, for as long as it is remembered there.
+    pub fn learn(&self, id: HoldId, rounds: Rounds, until: Moment) {
+        if let MapEntry::Vacant(vacant) = self.entries.entry(id) {
+            let weight = rounds.weight() + ENTRY_BYTES;
+            vacant.insert(Entry::Ended { rounds, until });
+            self.keep_within_bound(id, weight);
         }
     }
 
@@ -124,6 +172,7 @@ impl Registry {
             return Found::Nothing;
         };
         match entry.get_mut() {
+            Entry::Arriving(settled) => Found::Arriving(settled.clone()),
             Entry::Live(mailbox) => Found::Live(mailbox.clone()),
             Entry::Ended { rounds, .. } => match rounds.judge(round, digest) {
                 Verdict::Replay(reply) => Found::Outcome(reply),
@@ -154,6 +203,33 @@ impl Registry {
     }
 }
 
+/// The place of a call that is being taken over; dropped before it has arrived, it is free again.
+#[derive(Debug)]
+pub struct Expected<'a> {
+    registry: &'a Registry,
+    id: HoldId,
+    settled: CancellationToken,
+    has_arrived: bool,
+}
+
+impl Expected<'_> {
+    /// The call is here: re-issues reach it from now on.
+    pub fn arrived(mut self, mailbox: mpsc::Sender<Mail>) {
+        self.has_arrived = true;
+        self.registry.entries.insert(self.id, Entry::Live(mailbox));
+    }
+}
+
+impl Drop for Expected<'_> {
+    fn drop(&mut self) {
+        if !self.has_arrived {
+            self.registry.entries.remove(&self.id);
+            self.registry.live.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.settled.cancel();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -176,7 +252,7 @@ mod tests {
         rounds
     }
 
-    fn mailbox() -> mpsc::Sender<Reissue> {
+    fn mailbox() -> mpsc::Sender<Mail> {
         mpsc::channel(1).0
     }
 

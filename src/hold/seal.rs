@@ -1,8 +1,9 @@
 //! `requestState`: sealing, opening and what it is bound to.
 //!
-//! The state is XChaCha20-Poly1305 over a fixed binary layout, base64url without padding, about 150 bytes.
-//! It names a hold and a round, expires, and is bound to the caller's principal and to the request. The first
-//! key seals, all keys open, so keys can be rotated. Nothing in it is readable or forgeable without a key.
+//! The state is XChaCha20-Poly1305 over a binary layout, base64url without padding. It names a hold and a round,
+//! expires, and is bound to the caller's principal and to the request; where the server can resume its streams it
+//! carries what another process needs to take the call over. The first key seals, all keys open, and each state names
+//! its key, so keys can be rotated. Nothing in it is readable or forgeable without a key.
 //! Spec: 2026-07-28 basic/patterns/mrtr, "Server Requirements" 4 and 5.
 
 use std::fmt;
@@ -12,27 +13,33 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use ring::hmac;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::call::{AnswersDigest, Round};
-use crate::session::Binding;
+use crate::call::{AnswersDigest, Footing, Round};
+use crate::session::{Binding, SessionName};
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
-/// Bounds a `requestState` that is worth decoding; ours are far shorter.
-pub const STATE_BYTES_MAX: usize = 2048;
+mod bytes;
 
-const LAYOUT: u8 = 1;
-const FLAG_RERUN: u8 = 1;
+pub use bytes::SEAL_BYTES;
+
+/// The longest `requestState` that is given out. Clients carry it back in every re-issue, some within what a model reads;
+/// a call with more to say cannot be taken over.
+pub const STATE_BYTES_MAX: usize = 1024;
+
+/// The first byte of what is sealed.
+const LAYOUT: u8 = 2;
+
 /// The length of a secret that is derived from a key: what HMAC-SHA256 yields.
 pub const DERIVED_BYTES: usize = 32;
 
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
-const PLAIN_BYTES: usize = 2 + 4 + 8 + 16 + 16 + 16;
 
 /// Names a hold; random, so that nobody can guess another's.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HoldId(pub [u8; 16]);
 
 impl fmt::Debug for HoldId {
@@ -76,8 +83,20 @@ pub fn answers_digest(responses: &RawObject<'_>) -> AnswersDigest {
     AnswersDigest(Binding::of(&parts).0)
 }
 
+/// Names a process of several; random, drawn when it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ReplicaId(pub [u8; 8]);
+
+impl fmt::Debug for ReplicaId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .iter()
+            .try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
 /// What a state says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
     /// The hold.
     pub hold: HoldId,
@@ -91,6 +110,21 @@ pub struct State {
     pub principal: Binding,
     /// For which request.
     pub request: Binding,
+    /// The process that sealed it.
+    pub owner: ReplicaId,
+    /// Should the call be lost, nothing speaks against making it again.
+    pub is_safe_to_repeat: bool,
+    /// What another process needs to take the call over, where the server lets it.
+    pub takeover: Option<Takeover>,
+}
+
+/// What a process needs to take a call over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takeover {
+    /// The session as the server knows it.
+    pub session: SessionName,
+    /// Where the call stands.
+    pub footing: Footing,
 }
 
 impl State {
@@ -131,6 +165,16 @@ struct Key {
 pub struct SealingKeys {
     first: Key,
     older: Vec<Key>,
+    are_lasting: bool,
+}
+
+/// A state as its client gets it.
+#[derive(Debug)]
+pub struct Sealed {
+    /// The `requestState`.
+    pub text: String,
+    /// It says what another process needs to take the call over.
+    pub is_portable: bool,
 }
 
 impl fmt::Debug for SealingKeys {
@@ -150,6 +194,7 @@ impl SealingKeys {
         Ok(Self {
             first,
             older: keys.collect(),
+            are_lasting: true,
         })
     }
 
@@ -161,6 +206,7 @@ impl SealingKeys {
         Ok(Self {
             first: Key::new(&random_bytes()?),
             older: Vec::new(),
+            are_lasting: false,
         })
     }
 
@@ -194,6 +240,37 @@ impl SealingKeys {
         out.extend_from_slice(&nonce);
         out.extend_from_slice(&sealed);
         Ok(URL_SAFE_NO_PAD.encode(out))
+    }
+
+    /// Seals a state; one that would be too long goes without what another process needs to take the call over.
+    ///
+    /// # Errors
+    /// When the operating system gives no randomness.
+    pub fn seal_within_bound(&self, state: State) -> Result<Sealed, NoRandomness> {
+        let is_portable = state.takeover.is_some();
+        let text = self.seal(&state)?;
+        if text.len() <= STATE_BYTES_MAX || !is_portable {
+            return Ok(Sealed { text, is_portable });
+        }
+        let bytes = text.len();
+        tracing::debug!(
+            bytes,
+            "a call cannot be taken over: its state would be too long"
+        );
+        let text = self.seal(&State {
+            takeover: None,
+            ..state
+        })?;
+        Ok(Sealed {
+            text,
+            is_portable: false,
+        })
+    }
+
+    /// Whether another process can have them: they were not drawn at the start of this one.
+    #[must_use]
+    pub fn are_lasting(&self) -> bool {
+        self.are_lasting
     }
 
     /// Opens a state; `None` for everything that no key of ours sealed.
@@ -257,33 +334,15 @@ pub fn random_bytes<const N: usize>() -> Result<[u8; N], NoRandomness> {
 }
 
 impl State {
-    fn to_bytes(self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(PLAIN_BYTES);
-        out.extend_from_slice(&[LAYOUT, u8::from(self.rerun) * FLAG_RERUN]);
-        out.extend_from_slice(&self.round.0.to_be_bytes());
-        out.extend_from_slice(&self.expires_unix_s.to_be_bytes());
-        out.extend_from_slice(&self.hold.0);
-        out.extend_from_slice(&self.principal.0);
-        out.extend_from_slice(&self.request.0);
-        out
+    fn to_bytes(&self) -> Vec<u8> {
+        // Into a vector nothing of it can fail to be written.
+        postcard::to_extend(self, vec![LAYOUT]).unwrap_or_default()
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; PLAIN_BYTES] = bytes.try_into().ok()?;
-        let (head, rest) = bytes.split_first_chunk::<2>()?;
-        let (round, rest) = rest.split_first_chunk::<4>()?;
-        let (expires, rest) = rest.split_first_chunk::<8>()?;
-        let (hold, rest) = rest.split_first_chunk::<16>()?;
-        let (principal, rest) = rest.split_first_chunk::<16>()?;
-        let request: [u8; 16] = rest.try_into().ok()?;
-        (head[0] == LAYOUT).then_some(Self {
-            hold: HoldId(*hold),
-            round: Round(u32::from_be_bytes(*round)),
-            rerun: head[1] & FLAG_RERUN != 0,
-            expires_unix_s: u64::from_be_bytes(*expires),
-            principal: Binding(*principal),
-            request: Binding(request),
-        })
+        let (layout, rest) = bytes.split_first()?;
+        let (state, unread) = postcard::take_from_bytes(rest).ok()?;
+        (*layout == LAYOUT && unread.is_empty()).then_some(state)
     }
 }
 
@@ -292,15 +351,52 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::call::{Asked, Open, Position};
+    use crate::wire::jsonrpc::{ServerId, UpstreamId};
 
     fn state() -> State {
         State {
             hold: HoldId([7; 16]),
             round: Round(3),
             rerun: true,
-            expires_unix_s: expiry(SystemTime::now(), Duration::from_secs(60)),
+            expires_unix_s: 2_000_000_000,
             principal: Binding([1; 16]),
             request: Binding([2; 16]),
+            owner: ReplicaId([3; 8]),
+            is_safe_to_repeat: false,
+            takeover: None,
+        }
+    }
+
+    /// With ids as long as real ones, or longer.
+    fn adoptable() -> State {
+        let exchange = Position {
+            after: "e".repeat(64).into(),
+            heard: 300,
+        };
+        let asked = Asked {
+            id: serde_json::from_str("\"f81d4fae-7dec-11d0-a765-00a0c91e6bf6\"")
+                .ok()
+                .and_then(ServerId::new)
+                .unwrap(),
+            open: Some(Open {
+                key: "confirmation".into(),
+                entry: None,
+            }),
+        };
+        State {
+            takeover: Some(Takeover {
+                session: SessionName {
+                    id: Some("f81d4fae-7dec-11d0-a765-00a0c91e6bf6".into()),
+                    revision: "2025-11-25".into(),
+                },
+                footing: Footing {
+                    request: UpstreamId(1 << 40),
+                    exchange,
+                    asked: vec![asked],
+                },
+            }),
+            ..state()
         }
     }
 
@@ -308,8 +404,12 @@ mod tests {
     fn a_state_comes_back_and_is_small() {
         let keys = SealingKeys::new(&[[1; 32]]).unwrap();
         let sealed = keys.seal(&state()).unwrap();
-        assert!(sealed.len() <= 512, "{} bytes", sealed.len());
+        assert!(sealed.len() <= 200, "{} bytes", sealed.len());
         assert_eq!(keys.open(&sealed), Some(state()));
+        let sealed = keys.seal(&adoptable()).unwrap();
+        assert!(sealed.len() <= 512, "{} bytes", sealed.len());
+        assert_eq!(keys.open(&sealed), Some(adoptable()));
+        let sealed = keys.seal(&state()).unwrap();
         assert_ne!(sealed, keys.seal(&state()).unwrap());
     }
 

@@ -6,23 +6,20 @@ use http::request::Parts;
 use serde_json::json;
 
 use super::body::ResponseBody;
-use super::reply;
 use crate::call::Reply;
 use crate::cluster::hop::Hop;
 use crate::observe::chain;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::ClientId;
 
-/// What the replica at `address` answers to a request, or that there is no answer.
+/// What the replica at `address` answers to a request; nothing when there is no answer.
 pub(super) async fn answer(
     hop: &Hop,
     address: &str,
     head: &Parts,
     body: Bytes,
-    id: &ClientId,
-) -> Response<ResponseBody> {
+) -> Option<Response<ResponseBody>> {
     match hop.forward(address, head, body).await {
-        Ok(response) => response.map(ResponseBody::Forwarded),
+        Ok(response) => Some(response.map(ResponseBody::Forwarded)),
         Err(error) => {
             let (why, is_retry_safe) = (chain(&error), error.is_retry_safe());
             tracing::warn!(
@@ -31,7 +28,7 @@ pub(super) async fn answer(
                 is_retry_safe,
                 "another replica did not answer"
             );
-            reply::whole(id, unreached())
+            None
         }
     }
 }

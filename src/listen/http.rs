@@ -8,7 +8,8 @@ use http::header::{CONNECTION, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use tracing::Instrument;
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
 
 use super::admission::{self, ClientMessage, Refusal};
 use super::body::{self, ResponseBody, Unread};
@@ -19,7 +20,13 @@ use crate::config::Settings;
 use crate::hold::order::Answer;
 use crate::route::{Admitted, Came, ClientHeaders, Gateway, Served};
 use crate::wire::error;
-use crate::wire::jsonrpc::ClientId;
+
+/// The pause before a request is served again whose replica did not answer. A client waits meanwhile, and whether that one
+/// is gone is looked up in Redis.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// A request is to be answered by the replica at this address.
+struct Elsewhere(String);
 
 /// The endpoint of a gateway.
 #[derive(Debug)]
@@ -102,6 +109,9 @@ impl Front {
         self.answer_message(&head, body, came).await
     }
 
+    /// Answers a message, here or by way of the replica that holds its call. One that cannot be reached may be gone: then
+    /// its calls are taken over as soon as that is certain, and the request is served again. What it has given its
+    /// server is noted, and repeated by nobody.
     async fn answer_message(
         &self,
         head: &Parts,
@@ -109,17 +119,43 @@ impl Front {
         came: Came,
     ) -> Response<ResponseBody> {
         let headers = ClientHeaders::Http(&head.headers);
-        let admitted = match admitted(headers, &body) {
-            Ok(Some(admitted)) => admitted,
-            Ok(None) => return reply::accepted(),
-            Err(refusal) => return reply::refused(&refusal.noted(self.gateway.metrics())),
-        };
+        let begun = Instant::now();
+        loop {
+            let admitted = match admitted(headers, &body) {
+                Ok(Some(admitted)) => admitted,
+                Ok(None) => return reply::accepted(),
+                Err(refusal) => return reply::refused(&refusal.noted(self.gateway.metrics())),
+            };
+            let id = admitted.id.clone();
+            let span = admitted.span(headers);
+            let address = match self.serve(admitted, (headers, &body), came, &span).await {
+                Ok(response) => return response,
+                Err(Elsewhere(address)) => address,
+            };
+            let forwarded = self.forward(&address, head, &body, came);
+            if let Some(response) = forwarded.instrument(span).await {
+                return response;
+            }
+            let hop = self.hop.as_ref().filter(|_| came == Came::FromClient);
+            if hop.is_none_or(|hop| begun.elapsed() >= hop.patience()) {
+                return reply::whole(&id, elsewhere::unreached());
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    async fn serve(
+        &self,
+        admitted: Admitted<'_>,
+        (headers, body): (ClientHeaders<'_>, &Bytes),
+        came: Came,
+        span: &Span,
+    ) -> Result<Response<ResponseBody>, Elsewhere> {
         let id = admitted.id.clone();
-        let span = admitted.span(headers);
-        let served = self.gateway.serve(admitted, headers, &body, came);
+        let served = self.gateway.serve(admitted, headers, body, came);
         let served = served.instrument(span.clone()).await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
-        match served {
+        Ok(match served {
             Served::Leg(Answer::Reply(reply)) => reply::whole(&id, reply),
             Served::Leg(Answer::Stream { first, rest }) => {
                 reply::stream(id, first, rest, self.terms.keep_alive)
@@ -127,30 +163,27 @@ impl Front {
             Served::Subscription(first, rest) => {
                 reply::stream(id, first, rest, self.terms.keep_alive)
             }
-            Served::Elsewhere(address) => {
-                let forwarded = self.forward(&address, head, body, came, &id);
-                forwarded.instrument(span).await
-            }
-        }
+            Served::Elsewhere(address) => return Err(Elsewhere(address)),
+        })
     }
 
-    /// Sends a request on to another replica, which is done once: one that came from a replica goes no further.
+    /// What another replica answers to a request; nothing when there is no answer. It is sent on once: one that came from
+    /// a replica goes no further.
     async fn forward(
         &self,
         address: &str,
         head: &Parts,
-        body: Bytes,
+        body: &Bytes,
         came: Came,
-        id: &ClientId,
-    ) -> Response<ResponseBody> {
+    ) -> Option<Response<ResponseBody>> {
         match &self.hop {
             Some(hop) if came == Came::FromClient => {
                 self.gateway.metrics().forwarded.inc();
-                elsewhere::answer(hop, address, head, body, id).await
+                elsewhere::answer(hop, address, head, body.clone()).await
             }
             _ => {
                 tracing::error!(address, "a request was to go on, and has no way to go");
-                reply::whole(id, elsewhere::unreached())
+                None
             }
         }
     }

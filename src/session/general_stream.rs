@@ -27,10 +27,6 @@ use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::{self, Message, ServerId};
 use crate::wire::legacy;
 
-/// The first pause before a broken stream is opened again, doubled up to the longest.
-const PAUSE_FIRST: Duration = Duration::from_millis(100);
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
 /// Answers to the server that may be on their way at once. To a server that asks faster nothing is said.
 const ANSWERS_MAX: usize = 8;
 
@@ -52,7 +48,7 @@ impl Listener {
             inbox,
             tasks,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
-            backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX),
+            backoff: Backoff::of_streams(),
             last_event_id: None,
             has_complained: false,
         }

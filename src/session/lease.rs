@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use http::HeaderMap;
 
-use super::Caller;
 use super::changes::Audience;
 use super::home::{AskError, Home, ask};
 use super::inbox::Inbox;
 use super::live::{Session, StreamState};
 use super::logs::Wish;
+use super::{Caller, SessionName};
 use crate::call::{AuthChallenge, SessionFate};
 use crate::translate::discover::ServerIdentity;
 use crate::translate::subscription::Change;
@@ -75,6 +75,29 @@ impl Lease {
             None => Claim::Own,
         };
         self.session.connection.request(id, body, trace, claim)
+    }
+
+    /// Reads the stream again that answers a request which went up before, from after this event; nothing where that
+    /// cannot be.
+    #[must_use]
+    pub fn resume(&self, after: &str) -> Option<Exchange> {
+        self.session.connection.resume(after)
+    }
+
+    /// The session as its server knows it, by which another process can take it over; nothing where that cannot be.
+    #[must_use]
+    pub fn session_name(&self) -> Option<SessionName> {
+        if self.is_on_channel() {
+            return None;
+        }
+        let id = match self.session.connection.session_id() {
+            Some(id) => Some(id.to_str().ok()?.into()),
+            None => None,
+        };
+        Some(SessionName {
+            id,
+            revision: self.identity().protocol_version.clone(),
+        })
     }
 
     /// Whether the call has the session for itself.

@@ -21,9 +21,10 @@ use super::lease::Lease;
 use super::live::Session;
 use super::roots::RootsHabits;
 use super::shelf::{LeaseMode, Shelf};
-use super::{Caller, SessionKey};
+use super::{Caller, Number, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
+use crate::translate::discover::ServerIdentity;
 use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
 use crate::wire::error;
 use crate::wire::jsonrpc::UpstreamId;
@@ -43,19 +44,21 @@ pub struct PoolSettings {
     pub session_wait: Duration,
     /// How long a question outside any call waits.
     pub stray_question_max: Duration,
+    /// The id of the first request.
+    pub first_id: u64,
 }
 
 /// The sessions with one server.
 #[derive(Debug)]
 pub struct Pool {
-    target: Target,
-    settings: PoolSettings,
+    pub(super) target: Target,
+    pub(super) settings: PoolSettings,
     shelves: DashMap<SessionKey, Shelf>,
-    permits: Arc<Semaphore>,
+    pub(super) permits: Arc<Semaphore>,
     /// A session became idle: who waits for one may look again.
     became_idle: Notify,
     next_id: AtomicU64,
-    next_number: AtomicU64,
+    pub(super) next_number: AtomicU64,
     /// The server is known to open a general stream: sessions are not to be waited for, they cannot be shared.
     offers_general_stream: AtomicBool,
     /// Cancelled when no session is to be opened any more.
@@ -94,10 +97,10 @@ impl Pool {
         Self {
             target,
             permits: Arc::new(Semaphore::new(settings.sessions_max)),
+            next_id: AtomicU64::new(settings.first_id),
             settings,
             shelves: DashMap::new(),
             became_idle: Notify::new(),
-            next_id: AtomicU64::new(1),
             next_number: AtomicU64::new(1),
             offers_general_stream: AtomicBool::new(false),
             closing: CancellationToken::new(),
@@ -167,7 +170,7 @@ impl Pool {
         self.closing.is_cancelled()
     }
 
-    fn home(self: &Arc<Self>) -> Arc<dyn Home> {
+    pub(super) fn home(self: &Arc<Self>) -> Arc<dyn Home> {
         Arc::<Self>::clone(self)
     }
 
@@ -236,7 +239,6 @@ impl Pool {
         mode: LeaseMode,
         permit: OwnedSemaphorePermit,
     ) -> Result<Lease, LeaseError> {
-        let counted = self.metrics.sessions.count();
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
         let handshake = Handshake {
             target: &self.target,
@@ -247,6 +249,25 @@ impl Pool {
             closing: &self.closing,
         };
         let opened = handshake.open(self.settings.initialize_timeout).await?;
+        let (session, inbox) = self.settle_in(caller, number, opened, permit).await;
+        if caller.isolated {
+            return Ok(Lease::new(self.home(), session, Some(inbox), true));
+        }
+        let mut shelf = self.shelves.entry(caller.key.clone()).or_default();
+        let (session, inbox) = shelf.put_to_use(session, inbox, mode);
+        drop(shelf);
+        Ok(Lease::new(self.home(), session, inbox, false))
+    }
+
+    /// A session that is open at the server, with its general stream.
+    pub(super) async fn settle_in(
+        &self,
+        caller: &Caller,
+        number: Number,
+        opened: (Connection, ServerIdentity),
+        permit: OwnedSemaphorePermit,
+    ) -> (Arc<Session>, Inbox) {
+        let counted = self.metrics.sessions.count();
         let general_stream = self.general_stream(number, &opened.0).await;
         let (has_general_stream, stream) = match general_stream {
             Offer::Open(stream) => (true, Some(stream)),
@@ -277,13 +298,7 @@ impl Pool {
             let end = session.general_stream_end();
             self.tasks.spawn(listener.listen(stream, end));
         }
-        if caller.isolated {
-            return Ok(Lease::new(self.home(), session, Some(inbox), true));
-        }
-        let mut shelf = self.shelves.entry(caller.key.clone()).or_default();
-        let (session, inbox) = shelf.put_to_use(session, inbox, mode);
-        drop(shelf);
-        Ok(Lease::new(self.home(), session, inbox, false))
+        (session, inbox)
     }
 
     /// Opens the general stream. Only a refusal means that there is none: of 405 the spec says so, and of the other
@@ -303,9 +318,10 @@ impl Pool {
             | UpstreamError::OwnCredentials(_)
             | UpstreamError::Redirected(_)
             | UpstreamError::ContentType => true,
-            // Request timeout and too many requests pass; "not implemented" does not.
+            // Request timeout and too many requests pass, and so does the conflict with a stream that the server does
+            // not know to be over yet; "not implemented" does not.
             UpstreamError::Status(status) => {
-                *status == 501 || (*status < 500 && !matches!(status, 408 | 429))
+                *status == 501 || (*status < 500 && !matches!(status, 408 | 409 | 429))
             }
             UpstreamError::Connect(_)
             | UpstreamError::Request(_)
@@ -314,6 +330,7 @@ impl Pool {
             | UpstreamError::Over(_)
             | UpstreamError::TooLarge { .. }
             | UpstreamError::Subprotocol(_)
+            | UpstreamError::Unresumed(_)
             | UpstreamError::Timeout => false,
         };
         let error = chain(&error);
@@ -334,7 +351,7 @@ impl Pool {
         self.tasks.spawn(async move { session.close().await });
     }
 
-    fn close_longest_idle(&self) {
+    pub(super) fn close_longest_idle(&self) {
         let oldest = self
             .shelves
             .iter()

@@ -23,7 +23,7 @@ impl Principal {
 }
 
 /// A truncated SHA-256 that binds a state to something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Binding(pub [u8; 16]);
 
 impl Binding {

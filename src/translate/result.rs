@@ -231,6 +231,32 @@ pub fn declaring_tools(result: &RawValue) -> (Vec<DeclaringTool>, Option<Box<str
     (declaring.collect(), next)
 }
 
+/// The tools of a `tools/list` result whose annotations say that they only read, or that to call them again with the same
+/// arguments changes nothing more. Hints, as the spec says (2025-11-25 server/tools, `ToolAnnotations`).
+#[must_use]
+pub fn repeatable_tools(result: &RawValue) -> Vec<Box<str>> {
+    let members = RawObject::of(result).unwrap_or_default();
+    let tools = members.member("tools").map(RawValue::get);
+    let hinted = tools.filter(|tools| tools.contains("Hint"));
+    let entries = hinted.and_then(|tools| serde_json::from_str::<Vec<&RawValue>>(tools).ok());
+    let repeatable = |entry: &&RawValue| {
+        let tool = RawObject::of(entry).ok()?;
+        let annotations = RawObject::of(tool.member("annotations")?).ok()?;
+        let says = |hint| {
+            annotations
+                .member(hint)
+                .is_some_and(|raw| raw.get() == "true")
+        };
+        let is_repeatable = says("readOnlyHint") || says("idempotentHint");
+        is_repeatable.then(|| tool.string("name").map(Into::into))?
+    };
+    entries
+        .unwrap_or_default()
+        .iter()
+        .filter_map(repeatable)
+        .collect()
+}
+
 /// A tool's name and what it declares.
 pub type DeclaringTool = (Box<str>, Result<Vec<ParamHeader>, InvalidDeclaration>);
 

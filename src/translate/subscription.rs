@@ -308,7 +308,7 @@ mod tests {
             r#"{"toolsListChanged":true,"promptsListChanged":false,"resourceSubscriptions":["a:b","a:c","a:b"],"x":1}"#,
         );
         assert_eq!(read.lists.iter().collect::<Vec<_>>(), [List::Tools]);
-        assert_eq!(read.uris, ["a:b".into(), "a:c".into()]);
+        assert_eq!(read.uris, ["a:b", "a:c"].map(Arc::<str>::from));
         for wrong in [
             "[]",
             r#"{"toolsListChanged":1}"#,

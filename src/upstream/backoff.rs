@@ -6,6 +6,11 @@ use std::time::Duration;
 /// once, or when it is first spoken to.
 const STEADY: Duration = Duration::from_secs(1);
 
+/// The pauses before a broken stream is opened again. Short enough to go unnoticed, and so long that a server which
+/// comes back is not overrun.
+const STREAM_PAUSE_FIRST: Duration = Duration::from_millis(100);
+const STREAM_PAUSE_MAX: Duration = Duration::from_secs(5);
+
 /// The longest pause that a peer may wish for. As long as clients wait: with more, nobody would be left to see the end.
 const WISH_MAX: Duration = Duration::from_secs(60);
 
@@ -20,6 +25,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
+    /// The pauses before a broken stream is opened again.
+    #[must_use]
+    pub const fn of_streams() -> Self {
+        Self::new(STREAM_PAUSE_FIRST, STREAM_PAUSE_MAX)
+    }
+
     /// The first pause, doubled up to the longest.
     #[must_use]
     pub const fn new(first: Duration, max: Duration) -> Self {
@@ -36,6 +47,12 @@ impl Backoff {
         self.wish = pause.min(WISH_MAX);
     }
 
+    /// Whether something that lasted for so long was no failure.
+    #[must_use]
+    pub fn is_steady(lasted: Duration) -> bool {
+        lasted >= STEADY
+    }
+
     /// What there was meanwhile was no failure.
     pub fn begin_anew(&mut self) {
         self.pause = self.first;
@@ -43,7 +60,7 @@ impl Backoff {
 
     /// The pause after something that lasted for so long.
     pub fn after(&mut self, lasted: Duration) -> Duration {
-        if lasted >= STEADY {
+        if Self::is_steady(lasted) {
             self.begin_anew();
         }
         let pause = self.pause.max(self.wish);

@@ -1,6 +1,8 @@
 //! What a session has of its server, whatever the transport: requests with their exchanges, one-way messages, the
 //! general stream, the end.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use tokio_util::sync::CancellationToken;
@@ -10,13 +12,13 @@ use super::channel::{self, Channel, Claim};
 use super::http::EventStream;
 use super::streamable_http::{self, StreamableSession};
 use crate::wire::jsonrpc::UpstreamId;
-use crate::wire::sse::Event;
+use crate::wire::sse::{Between, Event};
 
 /// What a session has of its server.
 #[derive(Debug)]
 pub enum Connection {
     /// Over Streamable HTTP each request has a stream of its own.
-    Http(StreamableSession),
+    Http(Arc<StreamableSession>),
     /// Over every other transport all messages share one channel.
     Channel(Channel),
 }
@@ -86,6 +88,25 @@ impl Connection {
         match self {
             Self::Http(session) => session.speaks(revision),
             Self::Channel(channel) => channel.speaks(revision),
+        }
+    }
+
+    /// Reads the stream again that answers a request which went up before, from after this event; nothing where that
+    /// cannot be.
+    #[must_use]
+    pub fn resume(&self, after: &str) -> Option<Exchange> {
+        match self {
+            Self::Http(session) => Some(Exchange::Http(session.resume(after))),
+            Self::Channel(_) => None,
+        }
+    }
+
+    /// The session as the server knows it, where the transport has names for sessions and the server gave one.
+    #[must_use]
+    pub fn session_id(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Http(session) => session.session_id(),
+            Self::Channel(_) => None,
         }
     }
 
@@ -170,6 +191,35 @@ impl Exchange {
         match self {
             Self::Http(exchange) => exchange.was_sent(),
             Self::Channel(exchange) => exchange.was_sent(),
+        }
+    }
+
+    /// Whether the server has begun to answer, where the answer has a stream of its own; with an event id if it gives any.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        match self {
+            Self::Http(exchange) => exchange.has_begun(),
+            Self::Channel(_) => true,
+        }
+    }
+
+    /// Where the message that was yielded last stands on its stream.
+    #[must_use]
+    pub fn heard_between(&self) -> Between {
+        match self {
+            Self::Http(exchange) => exchange.heard_between(),
+            Self::Channel(_) => Between::default(),
+        }
+    }
+
+    /// Waits until the stream that is read again is open. Cancel-safe.
+    ///
+    /// # Errors
+    /// When the server does not resume it.
+    pub async fn resumed(&mut self) -> Result<(), UpstreamError> {
+        match self {
+            Self::Http(exchange) => exchange.resumed().await,
+            Self::Channel(_) => Ok(()),
         }
     }
 

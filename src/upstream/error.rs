@@ -24,6 +24,9 @@ pub enum UpstreamError {
     /// The response ended before the answer was complete.
     #[error("the server ended its answer too early")]
     Ended,
+    /// The stream with the answer was lost, and the server does not or cannot resume it.
+    #[error("the stream with the server's answer was lost and could not be resumed")]
+    Unresumed(#[source] Box<Self>),
     /// The channel that the whole session used is over.
     #[error(transparent)]
     Over(Arc<ChannelEnd>),
@@ -128,6 +131,8 @@ impl UpstreamError {
             Self::Request(_)
             | Self::Body(_)
             | Self::Ended
+            // Whatever the attempt to resume it met: the request itself was being answered.
+            | Self::Unresumed(_)
             | Self::Over(_)
             | Self::ContentType
             | Self::TooLarge { .. }

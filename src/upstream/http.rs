@@ -49,6 +49,8 @@ pub struct TransportLimits {
     pub ping_interval: Duration,
     /// How long a server may take to begin its answer to a request.
     pub first_byte_timeout: Duration,
+    /// How long a lost answer is asked for again while nothing is heard of the server.
+    pub resume_max: Duration,
     /// How long an idle connection is kept.
     pub upstream_idle: Duration,
     /// Streams that are open on one HTTP/2 connection at once.

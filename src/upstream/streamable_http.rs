@@ -1,25 +1,31 @@
 //! Streamable HTTP towards a legacy server, revisions 2025-03-26 to 2025-11-25.
 //!
 //! Each message is a POST. The answer to a request is an [`Exchange`]: one JSON body or an event stream on
-//! which other messages may come first. The general stream is a GET. Nothing is ever sent twice here.
+//! which other messages may come first, and which is resumed when it is lost. The general stream is a GET. Nothing is
+//! ever sent twice here.
 //! Spec: 2025-11-25 basic/transports, "Streamable HTTP".
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
 use tokio::time::Instant;
 
+use super::departure::Departure;
 use super::error::UpstreamError;
 use super::http::{EventStream, HttpClient, Outbound, SessionHeaders, Standing, bare};
 use crate::wire::header;
 
 mod exchange;
+mod resumption;
 
 pub(super) use exchange::Exchange;
 
 use exchange::{Opening, State};
+use resumption::Resumption;
 
 /// One server over Streamable HTTP.
 #[derive(Debug)]
@@ -33,6 +39,8 @@ pub(super) struct StreamableHttp {
 pub struct StreamableSession {
     server: Arc<StreamableHttp>,
     attribution: Mutex<Attribution>,
+    /// An event of it had an id.
+    gives_event_ids: AtomicBool,
 }
 
 /// Where messages of a session go, and the headers that tie them to it and a caller.
@@ -74,6 +82,7 @@ impl StreamableHttp {
         let credentials = self.http.access.credentials(credentials).await?;
         Ok(StreamableSession {
             server: Arc::clone(self),
+            gives_event_ids: AtomicBool::new(false),
             attribution: Mutex::new(Attribution {
                 place: self.uri.clone(),
                 is_open: false,
@@ -84,9 +93,30 @@ impl StreamableHttp {
     }
 }
 
+impl StreamableHttp {
+    /// A session that somebody else has opened.
+    ///
+    /// # Errors
+    /// When the backend should have a token and has none.
+    pub(super) async fn adopt(
+        self: &Arc<Self>,
+        session_id: Option<HeaderValue>,
+        revision: &str,
+        credentials: Option<HeaderValue>,
+    ) -> Result<StreamableSession, UpstreamError> {
+        let session = self.connect(credentials).await?;
+        let mut attribution = session.lock();
+        attribution.session_id = session_id;
+        attribution.is_open = true;
+        attribution.headers.speaks(revision);
+        drop(attribution);
+        Ok(session)
+    }
+}
+
 impl StreamableSession {
     /// Sends a request with these headers besides its own; the exchange yields what comes back.
-    pub(super) fn request(&self, body: Bytes, headers: HeaderMap) -> Exchange {
+    pub(super) fn request(self: &Arc<Self>, body: Bytes, headers: HeaderMap) -> Exchange {
         let attribution = self.attribution();
         let mut request = self.post(&attribution, body);
         request.headers_mut().extend(headers);
@@ -104,12 +134,35 @@ impl StreamableSession {
         };
         Exchange {
             state,
+            session: Arc::clone(self),
             departure,
             session_id: None,
             place: None,
             standing: attribution.standing(),
             has_bad_moment: false,
-            bytes_max: http.limits.message_bytes_max,
+            resumption: None,
+        }
+    }
+
+    /// The session as the server knows it, if it gave it a name.
+    pub(super) fn session_id(&self) -> Option<HeaderValue> {
+        self.lock().session_id.clone()
+    }
+
+    /// Reads the stream again that answers a request which went up before, from after this event.
+    pub(super) fn resume(self: &Arc<Self>, after: &str) -> Exchange {
+        let (resumption, attempt) = Resumption::after(Arc::clone(self), after);
+        let departure = Arc::<Departure>::default();
+        let _ = departure.go();
+        Exchange {
+            state: State::Resuming(attempt),
+            session: Arc::clone(self),
+            departure,
+            session_id: None,
+            place: None,
+            standing: self.attribution().standing(),
+            has_bad_moment: false,
+            resumption: Some(Box::new(resumption)),
         }
     }
 
@@ -136,6 +189,34 @@ impl StreamableSession {
         let http = &self.server.http;
         let opening = http.open_stream(request, last_event_id, standing.has_session);
         opening.await.map_err(|error| standing.judged(error))
+    }
+
+    /// An event had an id.
+    fn saw_event_id(&self) {
+        // Most often it is known, and nothing has to be written.
+        if !self.gives_event_ids() {
+            self.gives_event_ids.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether its events have ids, as far as is known.
+    fn gives_event_ids(&self) -> bool {
+        self.gives_event_ids.load(Ordering::Relaxed)
+    }
+
+    /// The largest message of the server.
+    fn message_bytes_max(&self) -> usize {
+        self.server.http.limits.message_bytes_max
+    }
+
+    /// How long a lost answer is asked for again while nothing is heard of the server.
+    fn resume_max(&self) -> Duration {
+        self.server.http.limits.resume_max
+    }
+
+    /// How long the server may take to accept what it accepts at once.
+    fn send_timeout(&self) -> Duration {
+        self.server.http.limits.send_timeout
     }
 
     /// Ends the session, if the server opened one. 405 is a legal answer and as good.

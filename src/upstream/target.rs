@@ -151,6 +151,24 @@ impl Target {
         }
     }
 
+    /// The connection of a session that another process opened over Streamable HTTP.
+    ///
+    /// # Errors
+    /// When the server speaks otherwise, or the backend should have a token and has none.
+    pub async fn adopt(
+        &self,
+        session_id: Option<HeaderValue>,
+        revision: &str,
+        credentials: Option<HeaderValue>,
+    ) -> Result<Connection, UpstreamError> {
+        let Self::Http(http) = self else {
+            return Err(UpstreamError::SessionGone);
+        };
+        let adopting = http.streamable.adopt(session_id, revision, credentials);
+        let session = adopting.await?;
+        Ok(Connection::Http(Arc::new(session)))
+    }
+
     /// A connection for one session, on which nothing was said yet.
     ///
     /// # Errors
@@ -166,7 +184,7 @@ impl Target {
                     .streamable
                     .connect(credentials)
                     .await
-                    .map(Connection::Http);
+                    .map(|session| Connection::Http(Arc::new(session)));
             }
             Self::Http(http) => http.sse.connect(credentials).await,
             Self::WebSocket(server) => server.connect(credentials).await,

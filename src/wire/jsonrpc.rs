@@ -27,11 +27,13 @@ pub const BATCH_ENTRIES_MAX: usize = 1024;
 pub struct ClientId(Box<str>);
 
 /// The id holdfast gives a request it sends to a legacy server; unique within a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct UpstreamId(pub u64);
 
 /// The id a legacy server gave a request of its own: raw JSON, echoed byte for byte.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ServerId(Box<str>);
 
 /// Whether `raw` may be a request id: a string, or an integer without fraction and exponent.

@@ -20,6 +20,27 @@ pub struct Event {
     pub retry_ms: Option<u64>,
 }
 
+/// Where something that was heard stands on its stream, as far as events have ids.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Between {
+    /// The latest id before it.
+    pub before: Option<Box<str>>,
+    /// The latest id with it.
+    pub at: Option<Box<str>>,
+}
+
+impl Between {
+    /// The next event is heard.
+    pub fn go_on(&mut self, id: Option<Box<str>>) {
+        match id {
+            // The standard: an empty one takes back what was said before.
+            Some(id) if id.is_empty() => self.before = self.at.take(),
+            Some(id) => self.before = self.at.replace(id),
+            None => self.before.clone_from(&self.at),
+        }
+    }
+}
+
 /// An event or a line grew beyond the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("an event is larger than {bytes_max} bytes")]

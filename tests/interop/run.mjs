@@ -9,6 +9,7 @@ import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
 import { programs } from './real/programs.mjs';
 import { askingMatrix, burstMatrix, capabilityMatrix, plainMatrix } from './lib/matrix.mjs';
+import { survival } from './lib/survival.mjs';
 import { calls, discovery, RealBench, RealClients, realEnd, roots, subscription } from './lib/real.mjs';
 
 const everything = [
@@ -19,8 +20,10 @@ const early = [earlyRoots, cleanEnd];
 const benches = [
   ['ts', 'ts', 'http', [], everything],
   ['ts+events', 'ts', 'http', ['--events'], everything],
+  ['ts+survival', 'ts', 'http', ['--events'], [survival]],
   ['py', 'py', 'http', [], everything],
   ['py+events', 'py', 'http', ['--events'], everything],
+  ['py+survival', 'py', 'http', ['--events'], [survival]],
   // A server that answers in JSON has no stream to ask on: the plain calls only.
   ['ts+json', 'ts', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['py+json', 'py', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],

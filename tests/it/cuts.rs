@@ -94,12 +94,12 @@ async fn a_reply_cut_at_every_byte_is_had_again() {
 }
 
 /// A server's response with a question and a result, cut at every byte: the client hears of the loss, or is
-/// asked, and a question on a broken connection does not stay.
+/// asked, and a question on a broken connection does not stay. (With ids: see `resumed`.)
 #[tokio::test]
 async fn a_server_cut_at_every_byte() {
     let stage = Stage::new().await;
     let question = json!({"jsonrpc": "2.0", "id": 0, "method": "elicitation/create", "params": form("name", name_schema())});
-    let event = format!("event: message\nid: 7\ndata: {question}\n\n");
+    let event = format!("event: message\ndata: {question}\n\n");
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     let whole = format!("{head}{:x}\r\n{event}\r\n", event.len()).into_bytes();

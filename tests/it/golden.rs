@@ -65,6 +65,24 @@ fn plain(mut message: Value) -> Value {
     message
 }
 
+/// What went up, with ids that count from 1: each process begins somewhere else.
+fn counted(mut up: Vec<Value>) -> Vec<Value> {
+    let requests = up.iter().filter(|message| message.get("method").is_some());
+    let first = requests.filter_map(|request| request["id"].as_u64()).min();
+    let first = first.unwrap();
+    for message in &mut up {
+        for at in ["/id", "/params/requestId", "/params/_meta/progressToken"] {
+            // The server's own ids are small.
+            if let Some(id) = message.pointer_mut(at)
+                && let Some(number) = id.as_u64().filter(|number| *number >= first)
+            {
+                *id = json!(number - first + 1);
+            }
+        }
+    }
+    up
+}
+
 /// The server's side of a case: says what it has to say, then ends.
 async fn perform(call: crate::support::puppet::Call, case: Arc<Case>) -> Ending {
     let progress_token = call.request["params"]["_meta"]["progressToken"].clone();
@@ -195,7 +213,7 @@ async fn run(case: Case) {
     };
     let transcript = json!({
         "1 client to gateway": plain(sent),
-        "2 gateway to server": up.into_iter().filter(is_own).collect::<Vec<_>>(),
+        "2 gateway to server": counted(up).into_iter().filter(is_own).collect::<Vec<_>>(),
         "3 server to gateway": case.said(),
         "4 gateway to client": plain(heard),
     });

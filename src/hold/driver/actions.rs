@@ -1,15 +1,17 @@
 //! How a driver carries out what its call wants done.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{Driver, Outgoing, Sent, Upstream};
-use crate::call::{Action, Event, LegId, Reply, SessionFate, failed};
+use crate::call::{Action, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
+use crate::hold::seal::HoldId;
 use crate::observe::chain;
 
 /// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
@@ -211,6 +213,34 @@ impl Driver {
         });
     }
 
+    /// This process ends: a call that another one can take over is left to it, any other is ended in good order.
+    pub(super) fn stop(&mut self) {
+        if self.call.is_parked() && self.seal.can_be_taken_over() {
+            tracing::info!(
+                backend = self.backend.name,
+                hold = ?self.seal.hold(),
+                "a held call is left for another process"
+            );
+            return self.let_go();
+        }
+        self.feed(Event::Abandon("the gateway is shutting down"));
+    }
+
+    /// Ends the call here without a word to its server: its session is another process' from now on.
+    pub(super) fn let_go(&mut self) {
+        if let Some(lease) = self.upstream.lease_mut() {
+            // Nobody is to close it.
+            lease.mark_gone();
+            lease.set_fate(SessionFate::Retire);
+        }
+        self.sending = None;
+        self.outbox.clear();
+        if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
+            self.backend.registry.forget(hold);
+        }
+        self.feed(Event::LetGo);
+    }
+
     /// Leaves the outcome behind for re-issues. Those that are still in the mailbox find it when that is gone.
     pub(super) fn leave_outcome(&mut self) {
         if self.held.take().is_none() {
@@ -223,8 +253,30 @@ impl Driver {
         } else {
             self.backend.outcome_ttl
         };
+        self.share_outcome(hold, &rounds, ttl);
         self.backend
             .registry
             .end(hold, rounds, self.backend.clock.now() + ttl);
+    }
+
+    /// Tells other processes, beside everything else.
+    fn share_outcome(&self, hold: HoldId, rounds: &Rounds, ttl: Duration) {
+        let backend = Arc::clone(&self.backend);
+        let outcome = backend.shared.has_others().then(|| rounds.to_bytes());
+        self.backend.tasks.spawn(async move {
+            let (shared, me) = (&backend.shared, backend.replica);
+            // In this order: a record that is gone would let the answers be given again.
+            let told = match outcome {
+                Some(outcome) => match shared.remember(hold, outcome.into(), ttl).await {
+                    Ok(()) => shared.release(hold, me, ttl).await,
+                    error => error,
+                },
+                None => shared.release(hold, me, Duration::ZERO).await,
+            };
+            if let Err(error) = told {
+                let error = chain(&error);
+                tracing::warn!(?hold, error, "an outcome is known to this process alone");
+            }
+        });
     }
 }

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::{Happened, Leasing, Sending, Upstream};
 use crate::call::{Call, LegId, Origin};
-use crate::hold::{LegSink, Reissue};
+use crate::hold::{LegSink, Mail};
 use crate::session::Lease;
 use crate::upstream::Exchange;
 
@@ -108,12 +108,15 @@ async fn general_message(
     }
 }
 
-/// The next re-issue. Cancel-safe.
-pub(super) async fn next_reissue(mailbox: &mut Option<mpsc::Receiver<Reissue>>) -> Reissue {
+/// What comes in next for the held call. Cancel-safe.
+pub(super) async fn next_mail(mailbox: &mut Option<mpsc::Receiver<Mail>>) -> Happened {
     if let Some(mailbox) = mailbox
-        && let Some(reissue) = mailbox.recv().await
+        && let Some(mail) = mailbox.recv().await
     {
-        return reissue;
+        return match mail {
+            Mail::Reissue(reissue) => Happened::Reissued(reissue),
+            Mail::Moved => Happened::Moved,
+        };
     }
     std::future::pending().await
 }

@@ -10,7 +10,8 @@ use http_body_util::BodyExt;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Standing, StreamableHttp};
+use super::resumption::{Attempt, Resumed, Resumption, Tried};
+use super::{Standing, StreamableHttp, StreamableSession};
 use crate::upstream::UpstreamError;
 use crate::upstream::departure::Departure;
 use crate::upstream::http::{
@@ -18,6 +19,7 @@ use crate::upstream::http::{
 };
 use crate::wire::header;
 use crate::wire::jsonrpc::Message;
+use crate::wire::sse::Between;
 
 /// Bounds the body of an error status that is read for a JSON-RPC error. Real ones are a few hundred bytes.
 const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +28,7 @@ const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Exchange {
     pub(super) state: State,
+    pub(super) session: Arc<StreamableSession>,
     pub(super) departure: Arc<Departure>,
     pub(super) session_id: Option<HeaderValue>,
     /// Where the server led the exchange, if it was one that may be led.
@@ -33,7 +36,8 @@ pub struct Exchange {
     pub(super) standing: Standing,
     /// The server answered with a status that says that it has a bad moment.
     pub(super) has_bad_moment: bool,
-    pub(super) bytes_max: usize,
+    /// How an event stream is had again, of an exchange that opens no session.
+    pub(super) resumption: Option<Box<Resumption>>,
 }
 
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub(super) enum State {
         error: Option<UpstreamError>,
     },
     Events(Box<EventStream>),
+    /// The stream was lost and is asked for again.
+    Resuming(Attempt),
     Done,
 }
 
@@ -117,14 +123,84 @@ impl Exchange {
                         _ => Ok(Some(message)),
                     };
                 }
-                State::Events(stream) => match stream.next_event().await? {
-                    Some(event) if event.data.is_empty() => {}
-                    Some(event) => return Ok(Some(event.data)),
-                    None => self.state = State::Done,
+                State::Events(stream) => match stream.next_event().await {
+                    Ok(Some(event)) => {
+                        if event.id.is_some() {
+                            self.session.saw_event_id();
+                        }
+                        let data = match &mut self.resumption {
+                            Some(resumption) => resumption.hear(event),
+                            None => Some(event.data).filter(|data| !data.is_empty()),
+                        };
+                        if data.is_some() {
+                            return Ok(data);
+                        }
+                    }
+                    // It would be as large the next time.
+                    Err(error @ UpstreamError::TooLarge { .. }) => return Err(error),
+                    lost => self.lost(lost.err())?,
                 },
+                State::Resuming(attempt) => {
+                    let tried = attempt.tried().await;
+                    self.tried(tried)?;
+                }
                 State::Done => return Ok(None),
             }
         }
+    }
+
+    /// The event stream is over without the response.
+    fn lost(&mut self, why: Option<UpstreamError>) -> Result<(), UpstreamError> {
+        self.state = State::Done;
+        let next = match &mut self.resumption {
+            Some(resumption) => resumption.lost(why),
+            None => Err(why),
+        };
+        match next {
+            Ok(attempt) => self.state = State::Resuming(attempt),
+            Err(Some(error)) => return Err(error),
+            Err(None) => {}
+        }
+        Ok(())
+    }
+
+    /// See [`super::super::Exchange::has_begun`].
+    pub fn has_begun(&self) -> bool {
+        match self.state {
+            State::Waiting { .. } | State::Opening(_) => false,
+            // A server that gives ids gives one before it says anything.
+            State::Events(_) => {
+                !self.session.gives_event_ids() || self.heard_between() != Between::default()
+            }
+            State::Json { .. } | State::Resuming(_) | State::Done => true,
+        }
+    }
+
+    /// See [`super::super::Exchange::heard_between`].
+    pub fn heard_between(&self) -> Between {
+        let resumption = self.resumption.as_ref();
+        resumption.map_or_else(Between::default, |resumption| resumption.between().clone())
+    }
+
+    /// See [`super::super::Exchange::resumed`].
+    pub async fn resumed(&mut self) -> Result<(), UpstreamError> {
+        while let State::Resuming(attempt) = &mut self.state {
+            let tried = attempt.tried().await;
+            self.tried(tried)?;
+        }
+        Ok(())
+    }
+
+    /// Takes in how an attempt to resume the stream went.
+    fn tried(&mut self, tried: Tried) -> Result<(), UpstreamError> {
+        self.state = State::Done;
+        if let Some(resumption) = &mut self.resumption {
+            self.state = match resumption.tried(tried)? {
+                Resumed::Stream(stream) => State::Events(Box::new(stream)),
+                Resumed::Again(attempt) => State::Resuming(attempt),
+            };
+        }
+        Ok(())
     }
 
     /// Whether the request went on its way: from then on the server may have it.
@@ -173,7 +249,9 @@ impl Exchange {
                     response
                 })
             }),
-            State::Json { .. } | State::Events(_) | State::Done => return Ok(()),
+            State::Json { .. } | State::Events(_) | State::Resuming(_) | State::Done => {
+                return Ok(());
+            }
         };
         let begun = begun.unwrap_or_else(|late| {
             Err(if self.departure.give_up() {
@@ -190,6 +268,7 @@ impl Exchange {
 
     fn opened(&mut self, response: Response<Inbound>) -> Result<State, UpstreamError> {
         let (head, body) = response.into_parts();
+        let bytes_max = self.session.message_bytes_max();
         self.session_id = head.headers.get(header::SESSION_ID).cloned();
         self.has_bad_moment = matches!(head.status.as_u16(), 408 | 429 | 500..);
         let is_json = has_type(&head.headers, "application/json");
@@ -208,17 +287,22 @@ impl Exchange {
                 let length = length
                     .and_then(|value| value.to_str().ok()?.parse().ok())
                     .unwrap_or(0);
-                let read = BytesMut::with_capacity(self.bytes_max.min(length));
+                let read = BytesMut::with_capacity(bytes_max.min(length));
                 Ok(State::Json {
                     body,
                     read,
-                    bytes_max: self.bytes_max,
+                    bytes_max,
                     error: None,
                 })
             }
-            None if is_event_stream(&head.headers) => Ok(State::Events(Box::new(
-                EventStream::new(body, self.bytes_max),
-            ))),
+            None if is_event_stream(&head.headers) => {
+                if self.standing.is_open {
+                    let session = Arc::clone(&self.session);
+                    self.resumption = Some(Box::new(Resumption::new(session)));
+                }
+                let stream = EventStream::new(body, bytes_max);
+                Ok(State::Events(Box::new(stream)))
+            }
             None => Err(UpstreamError::ContentType),
         }
     }

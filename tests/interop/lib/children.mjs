@@ -87,20 +87,21 @@ export class Child {
   }
 }
 
-/** The gateway in front of a server; with `timers` or `backend`, by a configuration file that sets them. */
-export async function startHoldfast(name, server, timers, backend) {
+/** The gateway in front of a server; with `timers`, `backend` or `top`, by a configuration file that sets them. */
+export async function startHoldfast(name, server, timers, backend, top) {
   let where = server.upstream;
-  if (timers || backend) {
+  if (timers || backend || top) {
     const table = values => Object.entries(values ?? {}).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
     const file = path.join(RESULTS, `${name}.toml`);
-    const lines = ['[timers]', ...table(timers), '[[backend]]', ...table({ name: 'fixture', ...server.backend, ...backend }), ''];
+    const lines = [...table(top), '[timers]', ...table(timers), '[[backend]]', ...table({ name: 'fixture', ...server.backend, ...backend }), ''];
     writeFileSync(file, lines.join('\n'));
     where = ['--config', file];
   }
   const args = ['serve', '--listen', '127.0.0.1:0', ...where];
   const child = new Child(`holdfast-${name}`, holdfastBinary(), args);
   const [, url] = await child.line(child.stderr, /holdfast listening on (http:\/\/\S+\/mcp)$/);
-  return { url, direct: { transport: 'http', url }, log: child.log, ended: child.ended, stop: () => child.stop(p => p.kill('SIGTERM')) };
+  const stop = signal => child.stop(p => p.kill(signal));
+  return { url, direct: { transport: 'http', url }, log: child.log, ended: child.ended, stop: () => stop('SIGTERM'), kill: () => stop('SIGKILL') };
 }
 
 /** One SDK client process that does one job after another; it is started when first needed, and again if it got stuck. */

@@ -9,7 +9,7 @@ import { comparableQuestion, outcome, questions, withoutKey } from './compare.mj
 import { memberText, modern, request } from './wire.mjs';
 import { makeAnswers } from './worker.mjs';
 
-const STATE_BYTES_MAX = 512; // the gateway's promise for the common case
+const STATE_BYTES_MAX = 1024; // the gateway's promise
 const ROUNDS_MAX = 10; // clients give up after that many
 const SERVER_INFO = 'io.modelcontextprotocol/serverInfo';
 
@@ -32,7 +32,7 @@ function assertInputRequired(leg) {
   return result;
 }
 
-function assertComplete(leg) {
+export function assertComplete(leg) {
   const { result } = leg.message;
   assert.ok(result, leg.text);
   assert.equal(leg.status, 200);
@@ -41,13 +41,13 @@ function assertComplete(leg) {
   return result;
 }
 
-/** Runs a call to its end; `keys` of every round on the way. */
-async function conversation(bench, asking, key, table) {
+/** Runs a call to its end; `keys` of every round on the way. `moves` says for each leg where the gateway is by then. */
+export async function conversation(bench, asking, key, table, moves) {
   const [method, params] = request(asking, bench.args(asking, key));
   const after = asking.after ? bench.server.waitUrl(`event=${asking.after}${key}`) : undefined;
   const rounds = [];
   const asked = [];
-  const { url } = asking.together ? bench.patient : bench.holdfast;
+  let { url } = moves ? await moves() : asking.together ? bench.patient : bench.holdfast;
   let leg = await modern(url, method, params);
   while (leg.message.result?.resultType === 'input_required') {
     assert.ok(rounds.length < ROUNDS_MAX, 'too many rounds');
@@ -55,6 +55,7 @@ async function conversation(bench, asking, key, table) {
     rounds.push(Object.keys(inputRequests).sort());
     asked.push(...Object.values(inputRequests));
     const inputResponses = await answersTo(inputRequests, { ...table, after });
+    if (moves) ({ url } = await moves());
     leg = await modern(url, method, { ...params, inputResponses, requestState });
   }
   return { rounds, asked, leg };

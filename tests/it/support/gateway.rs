@@ -260,6 +260,12 @@ impl Gateway {
         assert!(!log.contains("panicked"), "the gateway panicked:\n{log}");
     }
 
+    /// Kills it on the spot: nothing is said to anybody.
+    pub(crate) async fn kill(mut self) {
+        signal(&self.child, Signal::KILL);
+        let _ = within("the gateway to end", self.child.wait()).await;
+    }
+
     /// Sends SIGTERM without waiting for the end.
     pub(crate) fn signal_end(&self) {
         signal(&self.child, Signal::TERM);

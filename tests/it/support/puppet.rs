@@ -23,12 +23,15 @@ mod message;
 mod outgoing;
 mod script;
 mod session;
+mod store;
 
 pub(crate) use ledger::{Given, Ledger, Record};
 pub(crate) use outgoing::Out;
 pub(crate) use script::{Call, Ending};
 use script::{Script, script};
 pub(crate) use session::Session;
+pub(crate) use store::Resuming;
+use store::Store;
 
 /// How the puppet speaks.
 #[derive(Clone, Debug)]
@@ -147,6 +150,8 @@ pub(crate) struct Shared {
     sessions: Mutex<HashMap<String, Arc<Session>>>,
     /// What every further GET is refused with, if it is.
     refuses_streams: AtomicU16,
+    /// The streams of scripts, where events carry ids.
+    store: Store,
     /// Where requests are led: by verb and path, a status and a location.
     redirects: Mutex<HashMap<(String, String), (u16, String)>>,
     tasks: TaskTracker,
@@ -226,6 +231,7 @@ impl Puppet {
             changed: watch::channel(0).0,
             sessions: Mutex::default(),
             refuses_streams: AtomicU16::new(0),
+            store: Store::default(),
             redirects: Mutex::default(),
             tasks: TaskTracker::new(),
             end: CancellationToken::new(),
@@ -272,6 +278,11 @@ impl Puppet {
     /// From now on every GET is refused with this status.
     pub(crate) fn refuse_streams(&self, status: u16) {
         self.shared.refuses_streams.store(status, Ordering::Release);
+    }
+
+    /// What the next attempts to resume a stream meet, one after the other, and what all others after them.
+    pub(crate) fn resuming(&self, next: &[Resuming], then: Resuming) {
+        self.shared.store.meet(next, then);
     }
 
     /// From now on requests with this verb to this path are led elsewhere.

@@ -47,6 +47,16 @@ impl Authority {
         format!("{:?}", self.folder.path().join("ca.pem"))
     }
 
+    /// Its certificate.
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// What ends TLS with a certificate of its own for this machine.
+    pub(crate) fn acceptor(&self, front: Front) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::new(server_config(self, front)))
+    }
+
     /// Signs a certificate for this machine; the files with it and its key.
     pub(crate) fn signs(&self, name: &str) -> (PathBuf, PathBuf) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -106,7 +116,7 @@ impl TlsFront {
     pub(crate) async fn start(target: SocketAddr, authority: &Authority, front: Front) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(server_config(authority, front)));
+        let acceptor = authority.acceptor(front);
         let (seen, end) = (Arc::<Seen>::default(), CancellationToken::new());
         let tasks = TaskTracker::new();
         let (counted, ended) = (Arc::clone(&seen), end.clone());

@@ -16,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::cluster::hop::Hop;
 use crate::hold::seal::SealingKeys;
+use crate::listen::reply;
 use crate::listen::{elsewhere, server};
 use crate::wire::jsonrpc::ClientId;
 
@@ -176,7 +177,8 @@ impl Near {
                 let body = body.collect().await.unwrap().to_bytes();
                 let id = serde_json::value::to_raw_value(&1).unwrap();
                 let id = ClientId::new(&id).unwrap();
-                elsewhere::answer(&hop, &to, &head, body, &id).await
+                let answered = elsewhere::answer(&hop, &to, &head, body).await;
+                answered.unwrap_or_else(|| reply::whole(&id, elsewhere::unreached()))
             }
         };
         let end = CancellationToken::new();

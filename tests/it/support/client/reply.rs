@@ -122,7 +122,7 @@ impl Reply {
                 let may_ask = ["tools/call", "prompts/get", "resources/read"].contains(&method);
                 assert!(may_ask, "{method} was answered with a question");
                 let state = result["requestState"].as_str().unwrap();
-                assert!(state.len() <= 512, "{} bytes of requestState", state.len());
+                assert!(state.len() <= 1024, "{} bytes of requestState", state.len());
             }
             other => panic!("resultType {other:?} in {result}"),
         }

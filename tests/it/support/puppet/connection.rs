@@ -10,7 +10,8 @@ use tokio::sync::mpsc;
 
 use super::message::{self, Reply};
 use super::outgoing::{After, Out, Response, whole};
-use super::{Counted, GeneralStream, Record, Shared};
+use super::store::{Resuming, Stream};
+use super::{Answers, Counted, EventIds, GeneralStream, Record, Session, Shared};
 use crate::support::http1::{Head, Reader};
 
 /// Accepts until the puppet ends.
@@ -88,15 +89,74 @@ async fn post(
             whole(writer, status, &headers, &body).await?;
             Ok(true)
         }
-        Reply::Scripted(scripted) => {
+        Reply::Scripted(mut scripted) => {
             let _counted = Counted::up(shared, |ledger| &mut ledger.exchanges);
             let stream = format!("post-{}", message["id"]);
+            let manner = &shared.manner;
+            if manner.event_ids == EventIds::With && manner.answers == Answers::Events {
+                let stored = shared.store.keep(&stream, scripted);
+                return go_on(reader, writer, shared, &stored, 0).await;
+            }
             relay(
                 reader,
                 Response::new(writer, &shared.manner, stream),
-                scripted,
+                &mut scripted,
             )
             .await
+        }
+    }
+}
+
+/// Writes the events of a stored stream after the first `seen`, then what comes.
+async fn go_on(
+    reader: &mut Reader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
+    shared: &Arc<Shared>,
+    stream: &Arc<Stream>,
+    seen: usize,
+) -> std::io::Result<bool> {
+    let Ok(mut scripted) = stream.scripted.try_lock() else {
+        whole(writer, 409, &[], b"").await?;
+        return Ok(true);
+    };
+    let mut response = Response::stored(writer, &shared.manner, Arc::clone(stream));
+    if seen > 0 {
+        response.replay(seen).await?;
+    }
+    relay(reader, response, &mut scripted).await
+}
+
+/// A GET that resumes a script's stream.
+async fn resume(
+    reader: &mut Reader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
+    shared: &Arc<Shared>,
+    session: &Session,
+    id: &str,
+) -> std::io::Result<bool> {
+    let _counted = Counted::up(shared, |ledger| &mut ledger.exchanges);
+    match shared.store.met() {
+        Resuming::Offered => {}
+        Resuming::Status(status) => {
+            whole(writer, status, &[], b"").await?;
+            return Ok(true);
+        }
+        Resuming::Empty => {
+            let headers = [("content-type", "text/event-stream")];
+            whole(writer, 200, &headers, b": nothing\n\n").await?;
+            return Ok(true);
+        }
+        Resuming::Silence => {
+            reader.closed().await;
+            return Ok(false);
+        }
+    }
+    match shared.store.find(id) {
+        Some((stream, seen)) => go_on(reader, writer, shared, &stream, seen).await,
+        None => {
+            shared.violation(format!("{}: event {id:?} never was", session.id));
+            whole(writer, 400, &[], b"").await?;
+            Ok(true)
         }
     }
 }
@@ -105,7 +165,7 @@ async fn post(
 async fn relay(
     reader: &mut Reader<OwnedReadHalf>,
     mut response: Response<'_, OwnedWriteHalf>,
-    mut scripted: mpsc::Receiver<Out>,
+    scripted: &mut mpsc::Receiver<Out>,
 ) -> std::io::Result<bool> {
     loop {
         let out = tokio::select! {
@@ -134,12 +194,15 @@ async fn get(
     {
         shared.violation("a GET does not accept an event stream");
     }
-    if shared.manner.general_stream == GeneralStream::Refused {
+    let resumes = head
+        .value("last-event-id")
+        .filter(|id| id.starts_with("post-"));
+    if shared.manner.general_stream == GeneralStream::Refused && resumes.is_none() {
         whole(writer, 405, &[], b"").await?;
         return Ok(true);
     }
     let refused = shared.refuses_streams.load(Ordering::Acquire);
-    if refused != 0 {
+    if refused != 0 && resumes.is_none() {
         whole(writer, refused, &[], b"").await?;
         return Ok(true);
     }
@@ -148,20 +211,23 @@ async fn get(
         whole(writer, 404, &[], b"").await?;
         return Ok(true);
     };
+    if let Some(id) = resumes {
+        return resume(reader, writer, shared, &session, id).await;
+    }
     if let GeneralStream::AfterStatus(status) = shared.manner.general_stream
         && session.is_first_get()
     {
         whole(writer, status, &[], b"").await?;
         return Ok(true);
     }
-    let Some(stream) = session.open_general_stream() else {
+    let Some(mut stream) = session.open_general_stream() else {
         whole(writer, 409, &[], b"").await?;
         return Ok(true);
     };
     let mut response = Response::new(writer, &shared.manner, format!("get-{}", session.id));
     let _counted = Counted::up(shared, |ledger| &mut ledger.general_streams);
     response.head().await?;
-    relay(reader, response, stream).await
+    relay(reader, response, &mut stream).await
 }
 
 async fn delete(

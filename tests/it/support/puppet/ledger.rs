@@ -55,6 +55,15 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
+    /// The attempts to resume a script's stream: after which event each.
+    pub(crate) fn resumed(&self) -> Vec<String> {
+        let ids = self.records.iter().filter(|record| record.verb == "GET");
+        ids.filter_map(|record| record.head.value("last-event-id"))
+            .filter(|id| id.starts_with("post-"))
+            .map(str::to_owned)
+            .collect()
+    }
+
     /// The requests of a JSON-RPC method.
     pub(crate) fn requests(&self, method: &str) -> Vec<Record> {
         self.records

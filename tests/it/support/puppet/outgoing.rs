@@ -1,9 +1,11 @@
 //! How an answer of the puppet is written, well-formed or not.
 
 use std::io::Result;
+use std::sync::Arc;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::store::Stream;
 use super::{EventIds, Manner};
 
 /// What a script puts on its response.
@@ -17,7 +19,7 @@ pub(crate) enum Out {
     Raw(Vec<u8>),
     /// Bytes onto the connection, as they are: not even HTTP is taken care of.
     Bare(Vec<u8>),
-    /// The event stream ends as it should.
+    /// The event stream ends as it should; where events carry ids, what follows is had by resuming it.
     End,
     /// The connection ends in the middle.
     Cut,
@@ -37,8 +39,10 @@ pub(super) struct Response<'a, W> {
     writer: &'a mut W,
     manner: &'a Manner,
     has_head: bool,
-    events: u64,
+    events: usize,
     stream: String,
+    /// Where its events are kept.
+    stored: Option<Arc<Stream>>,
 }
 
 impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
@@ -50,7 +54,25 @@ impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
             has_head: false,
             events: 0,
             stream,
+            stored: None,
         }
+    }
+
+    /// One that goes on with a stored stream.
+    pub(super) fn stored(writer: &'a mut W, manner: &'a Manner, stream: Arc<Stream>) -> Self {
+        let mut response = Self::new(writer, manner, stream.name.clone());
+        response.stored = Some(stream);
+        response
+    }
+
+    /// Begins with the events after the first `seen`.
+    pub(super) async fn replay(&mut self, seen: usize) -> Result<()> {
+        self.write_head().await?;
+        let events = self.stored.as_ref().map(|stream| stream.events());
+        for (at, data) in events.into_iter().flatten().enumerate().skip(seen) {
+            self.write_event(at + 1, &data).await?;
+        }
+        Ok(())
     }
 
     pub(super) async fn put(&mut self, out: Out) -> Result<After> {
@@ -91,22 +113,37 @@ impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
         if self.has_head {
             return Ok(());
         }
-        self.has_head = true;
-        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-        self.writer.write_all(head.as_bytes()).await?;
+        self.write_head().await?;
         if self.manner.event_ids == EventIds::With {
             self.event("").await?;
         }
+        Ok(())
+    }
+
+    async fn write_head(&mut self) -> Result<()> {
+        self.has_head = true;
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+        self.writer.write_all(head.as_bytes()).await?;
         self.writer.flush().await
     }
 
     async fn event(&mut self, data: &str) -> Result<()> {
         Box::pin(self.head()).await?;
+        let at = match &self.stored {
+            Some(stream) => stream.push(data),
+            None => {
+                self.events += 1;
+                self.events
+            }
+        };
+        self.write_event(at, data).await
+    }
+
+    async fn write_event(&mut self, at: usize, data: &str) -> Result<()> {
         let end = self.manner.line_end;
         let mut event = String::new();
         if self.manner.event_ids == EventIds::With {
-            self.events += 1;
-            event = format!("id: {}-{}{end}", self.stream, self.events);
+            event = format!("id: {}-{at}{end}", self.stream);
         }
         for line in data.split('\n') {
             event += &format!("data: {line}{end}");

@@ -1,0 +1,317 @@
+//! Several replicas: any of them takes any re-issue, whoever holds the call, and whoever has died.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::client::{Asked, Client, Request};
+use crate::support::gateway::{Config, Gateway};
+use crate::support::puppet::{Ending, EventIds, Manner, Puppet};
+use crate::support::redis::RedisServer;
+use crate::support::stage::{Gate, name_schema, usual};
+use crate::support::{accept, eventually, form, text_of};
+
+/// What Redis knows of replicas, and of calls that have ended.
+const REPLICAS: &str = "holdfast:{shared}:replica:*";
+const OUTCOMES: &str = "holdfast:{shared}:outcome:*";
+
+/// A server, Redis, and what is needed to start replicas.
+struct Cluster {
+    puppet: Puppet,
+    redis: RedisServer,
+    config: Config,
+}
+
+impl Cluster {
+    async fn of(manner: Manner) -> Self {
+        let puppet = Puppet::start(manner).await;
+        usual(&puppet);
+        let redis = RedisServer::start().await;
+        let keys = format!("[{:?}]", STANDARD.encode([1; 32]));
+        let config = Config::of(&puppet)
+            .top("keys", &keys)
+            .cluster("listen", "\"127.0.0.1:0\"")
+            .cluster("redis", &format!("{:?}", redis.url()))
+            .cluster("heartbeat", "\"100ms\"")
+            .cluster("replica_ttl", "\"600ms\"");
+        Self {
+            puppet,
+            redis,
+            config,
+        }
+    }
+
+    async fn new() -> Self {
+        Self::of(Manner {
+            event_ids: EventIds::With,
+            ..Manner::default()
+        })
+        .await
+    }
+
+    async fn replicas<const N: usize>(&self) -> [Gateway; N] {
+        let mut replicas = Vec::new();
+        for _ in 0..N {
+            replicas.push(self.config.start().await);
+        }
+        // They know of each other.
+        keys(&self.redis, REPLICAS, N).await;
+        replicas.try_into().unwrap()
+    }
+
+    fn answers(&self) -> usize {
+        self.puppet.ledger().answers.len()
+    }
+
+    /// The end of a test: nothing is held anywhere, and those that are left end well.
+    async fn ends(self, replicas: impl IntoIterator<Item = Gateway>) {
+        for replica in replicas {
+            replica.settled().await;
+            assert_eq!(replica.terminate().await, 0);
+        }
+        keys(&self.redis, REPLICAS, 0).await;
+        // Those that were killed have left sessions behind.
+        self.puppet.forget_sessions();
+        self.puppet.settled().await;
+    }
+}
+
+/// Waits until so many keys of this pattern are there.
+async fn keys(redis: &RedisServer, pattern: &str, count: usize) {
+    let what = format!("{count} keys like {pattern}");
+    eventually(&what, || async {
+        let found = redis.cli(&["KEYS", pattern]).await;
+        found.lines().filter(|line| !line.is_empty()).count() == count
+    })
+    .await;
+}
+
+fn at(gateway: &Gateway, request: &Request) -> Request {
+    request.clone().by(&Client::of(gateway))
+}
+
+fn ada() -> Value {
+    accept(json!({"name": "Ada"}))
+}
+
+async fn held(gateway: &Gateway, tool: &str) -> (Request, Asked) {
+    let request = Client::of(gateway).tool(tool, json!({}));
+    let asked = request.send().await.asked();
+    (request, asked)
+}
+
+#[tokio::test]
+async fn a_re_issue_goes_to_the_replica_that_holds_its_call() {
+    let cluster = Cluster::of(Manner::default()).await;
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    let reply = at(&b, &request).answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!(b.metric("holdfast_forwarded_total").await, 1);
+    // The same again, wherever it comes to.
+    for replica in [&a, &b] {
+        let again = at(replica, &request).answer(&asked, ada()).send().await;
+        assert_eq!(text_of(again.result()), "name: \"Ada\"");
+    }
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn what_is_streamed_passes_and_a_client_that_leaves_is_noticed_through_the_hop() {
+    let cluster = Cluster::new().await;
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("steps", move |call| {
+        let gate = passed.clone();
+        async move {
+            call.elicit(form("name", name_schema())).await;
+            call.log("info", "one").await;
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "steps").await;
+    let level = "io.modelcontextprotocol/logLevel";
+    let reissue = at(&b, &request)
+        .answer(&asked, ada())
+        .meta(level, json!("info"));
+    let mut leg = reissue.open().await;
+    assert_eq!(leg.event().await["params"]["data"], "one");
+    drop(leg);
+    // Nobody comes back: the server is told.
+    cluster
+        .puppet
+        .until("the server to be told", |ledger| {
+            ledger.cancellations.len() == 1
+        })
+        .await;
+    cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn a_call_whose_replica_has_died_is_taken_over_once() {
+    let cluster = Cluster::new().await;
+    let [a, b, c] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    a.kill().await;
+    let reissue = |gateway| at(gateway, &request).answer(&asked, ada());
+    let (one, two, three) = (reissue(&b), reissue(&c), reissue(&b));
+    let replies = tokio::join!(one.send(), two.send(), three.send());
+    for reply in [replies.0, replies.1, replies.2] {
+        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    }
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    let taken = "holdfast_taken_over_total";
+    assert_eq!(b.metric(taken).await + c.metric(taken).await, 1);
+    cluster.ends([b, c]).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_a_replica_gave_before_it_died_is_not_given_again() {
+    let cluster = Cluster::new().await;
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            let answer = call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::text(format!("slow: {}", answer.said("name")))
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "slow").await;
+    let leg = request.answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    a.kill().await;
+    drop(leg);
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    b.metric_is("holdfast_taken_over_total", 1).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "slow: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("slow"), cluster.answers()), (1, 1));
+    // Other answers to that round are refused, whoever is asked.
+    let eve = accept(json!({"name": "Eve"}));
+    at(&b, &request)
+        .answer(&asked, eve)
+        .send()
+        .await
+        .refused("answered");
+    cluster.ends([b]).await;
+}
+
+#[tokio::test]
+async fn an_outcome_outlives_the_replica_on_which_its_call_ended() {
+    let cluster = Cluster::of(Manner::default()).await;
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    let reply = request.answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    keys(&cluster.redis, OUTCOMES, 1).await;
+    a.kill().await;
+    let again = at(&b, &request).answer(&asked, ada()).send().await;
+    assert_eq!(again.message["result"], reply.message["result"]);
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    cluster.ends([b]).await;
+}
+
+#[tokio::test]
+async fn without_redis_a_replica_goes_on_with_its_own_and_recovers_by_itself() {
+    let mut cluster = Cluster::new().await;
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "three").await;
+    cluster.redis.kill().await;
+    let (other, others) = held(&b, "name").await;
+    let asked = request.answer(&asked, ada()).send().await.asked();
+    let elsewhere = at(&b, &request).answer(&asked, accept(json!({"city": "Rome"})));
+    let refused = elsewhere.send().await;
+    let error = refused.error(200, -32603);
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("cannot be found out"),
+        "{error}"
+    );
+    let reply = other.answer(&others, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    cluster.redis.restart().await;
+    keys(&cluster.redis, REPLICAS, 2).await;
+    let asked = elsewhere.send().await.asked();
+    let last = at(&b, &request).answer(&asked, accept(json!({"street": "Via Appia"})));
+    let text = text_of(last.send().await.result()).to_owned();
+    assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
+    assert_eq!(cluster.puppet.starts("three"), 1);
+    cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_answer_holds_up_nobody_for_long() {
+    let cluster = Cluster::new().await;
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    cluster.redis.freeze();
+    let reply = request.answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    let plain = Client::of(&b).call("echo").await;
+    plain.result();
+    cluster.redis.thaw();
+    eventually("Redis to be back", || async {
+        let (request, asked) = held(&a, "name").await;
+        let reply = at(&b, &request).answer(&asked, ada()).send().await;
+        let is_back = !reply.is_error();
+        if !is_back {
+            request.answer(&asked, ada()).send().await.result();
+        }
+        is_back
+    })
+    .await;
+    cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn a_replica_that_is_to_end_answers_for_its_holds_until_they_are_done() {
+    let cluster = Cluster::of(Manner::default()).await;
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    a.signal_end();
+    eventually("it to be unready", || async {
+        a.admin("/readyz").await.0 == 503
+    })
+    .await;
+    let refused = Client::of(&a).call("echo").await;
+    assert!(refused.is_error(), "new calls are refused");
+    let reply = at(&b, &request).answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!(a.ended().await, 0);
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    cluster.ends([b]).await;
+}
+
+#[tokio::test]
+async fn a_rolling_restart_hands_its_holds_over() {
+    let mut cluster = Cluster::new().await;
+    cluster.config = cluster.config.timer("shutdown_deadline", "200ms");
+    let [mut a, mut b] = cluster.replicas().await;
+    let (request, mut asked) = held(&a, "three").await;
+    for (property, value) in [("name", "Ada"), ("city", "Rome")] {
+        assert_eq!(a.terminate().await, 0);
+        a = std::mem::replace(&mut b, cluster.config.start().await);
+        keys(&cluster.redis, REPLICAS, 2).await;
+        let response = accept(json!({ property: value }));
+        asked = at(&a, &request)
+            .answer(&asked, response)
+            .send()
+            .await
+            .asked();
+    }
+    let last = at(&b, &request).answer(&asked, accept(json!({"street": "Via Appia"})));
+    last.send().await.result();
+    assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (1, 3));
+    assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
+    cluster.ends([a, b]).await;
+}

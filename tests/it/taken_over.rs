@@ -1,0 +1,412 @@
+//! A held call outlives the process that held it, where its server can resume: another process with the same key takes
+//! it over, whatever became of the first.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::client::{Asked, Client, Reply, Request};
+use crate::support::gateway::{Config, Gateway};
+use crate::support::puppet::{Ending, EventIds, GeneralStream, Manner, Puppet, Resuming};
+use crate::support::stage::{Gate, name_schema, usual};
+use crate::support::{accept, form, text_of};
+
+fn resumable() -> Manner {
+    Manner {
+        event_ids: EventIds::With,
+        ..Manner::default()
+    }
+}
+
+fn keys(numbers: &[u8]) -> String {
+    let keys = numbers.iter().map(|n| STANDARD.encode([*n; 32]));
+    format!("{:?}", keys.collect::<Vec<_>>())
+}
+
+/// A server that can resume, and gateways in front of it, one after the other.
+struct Relay {
+    puppet: Puppet,
+    config: Config,
+}
+
+impl Relay {
+    async fn of(manner: Manner) -> Self {
+        let puppet = Puppet::start(manner).await;
+        usual(&puppet);
+        let config = Config::of(&puppet).top("keys", &keys(&[1]));
+        Self { puppet, config }
+    }
+
+    async fn new() -> Self {
+        Self::of(resumable()).await
+    }
+
+    async fn start(&self) -> Gateway {
+        self.config.start().await
+    }
+
+    /// The next process; the one before is killed.
+    async fn next(&self, before: Gateway) -> Gateway {
+        before.kill().await;
+        self.start().await
+    }
+
+    fn answers(&self) -> usize {
+        self.puppet.ledger().answers.len()
+    }
+
+    async fn ends(self, gateway: Gateway) {
+        gateway.settled().await;
+        assert!(self.puppet.ledger().deletes > 0, "sessions are closed");
+        assert_eq!(gateway.terminate().await, 0);
+        // Those that were killed have left idle sessions behind.
+        self.puppet.forget_sessions();
+        self.puppet.settled().await;
+    }
+}
+
+/// Who asks, wherever the gateway is now.
+fn at(gateway: &Gateway, request: &Request) -> Request {
+    request.clone().by(&Client::of(gateway))
+}
+
+fn said(property: &str, value: &str) -> Value {
+    accept(json!({ property: value }))
+}
+
+/// Why a re-issue was refused, and whether the call may be made again.
+fn lost(reply: &Reply) -> bool {
+    let error = reply.error(200, -32602);
+    assert_eq!(error["data"]["reason"], "lost", "{error}");
+    error["data"]["safeToRetry"].as_bool().unwrap()
+}
+
+async fn held(gateway: &Gateway, tool: &str) -> (Request, Asked) {
+    let request = Client::of(gateway).tool(tool, json!({}));
+    let asked = request.send().await.asked();
+    (request, asked)
+}
+
+#[tokio::test]
+async fn a_call_that_was_held_when_its_process_was_killed_is_finished_by_the_next() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    assert!(asked.state.len() <= 512, "{} bytes", asked.state.len());
+    let second = relay.next(first).await;
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
+    assert_eq!(second.metric("holdfast_taken_over_total").await, 1);
+    // The same again gets the same.
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn every_round_may_come_to_another_process() {
+    let relay = Relay::new().await;
+    let mut gateway = relay.start().await;
+    let (request, mut asked) = held(&gateway, "three").await;
+    for (property, value) in [("name", "Ada"), ("city", "Rome"), ("street", "Via Appia")] {
+        gateway = relay.next(gateway).await;
+        let request = at(&gateway, &request);
+        // It is checked by what the server says again.
+        let bad = request.answer(&asked, said(property, "x")).send().await;
+        let again = bad.asked();
+        assert_eq!(again.key(), property);
+        gateway = relay.next(gateway).await;
+        let request = at(&gateway, &request);
+        let reply = request.answer(&again, said(property, value)).send().await;
+        if property == "street" {
+            let text = text_of(reply.result()).to_owned();
+            assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
+        } else {
+            asked = reply.asked();
+        }
+    }
+    assert_eq!((relay.puppet.starts("three"), relay.answers()), (1, 3));
+    relay.ends(gateway).await;
+}
+
+#[tokio::test]
+async fn a_question_on_the_general_stream_is_carried_along() {
+    let relay = Relay::new().await;
+    relay.puppet.tool("aside", |call| async move {
+        call.log("info", "it begins").await;
+        let params = form("name", name_schema());
+        let answer = call.ask_generally("elicitation/create", params).await;
+        Ending::text(format!("name: {}", answer.said("name")))
+    });
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "aside").await;
+    let second = relay.next(first).await;
+    let request = at(&second, &request);
+    let again = request.answer(&asked, said("name", "x")).send().await;
+    let again = again.asked();
+    assert_eq!(relay.answers(), 0, "it was checked");
+    let reply = request.answer(&again, said("name", "Ada")).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn of_two_questions_one_may_be_answered_before_and_one_after() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "two").await;
+    let one = json!({"color": said("color", "red")});
+    let asked = request.again(&asked, one).send().await.asked();
+    assert_eq!((asked.key(), relay.answers()), ("size", 1));
+    let second = relay.next(first).await;
+    let two = json!({"size": accept(json!({"size": 4}))});
+    let reply = at(&second, &request).again(&asked, two).send().await;
+    assert_eq!(text_of(reply.result()), "\"red\" 4");
+    assert_eq!(relay.answers(), 2);
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn the_same_re_issue_twice_at_once_gives_the_answer_once() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    let request = at(&second, &request).answer(&asked, said("name", "Ada"));
+    let replies = tokio::join!(request.send(), request.send(), request.send());
+    for reply in [replies.0, replies.1, replies.2] {
+        assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    }
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_result_that_came_while_nobody_listened_is_what_the_re_issue_gets() {
+    let relay = Relay::new().await;
+    let gate = Gate::default();
+    let passed = gate.clone();
+    relay.puppet.tool("impatient", move |call| {
+        let gate = passed.clone();
+        async move {
+            let params = form("name", name_schema());
+            call.pose("elicitation/create", params).await;
+            gate.passed().await;
+            Ending::text("gave up waiting")
+        }
+    });
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "impatient").await;
+    first.kill().await;
+    gate.open();
+    relay
+        .puppet
+        .until("the tool to end", |ledger| ledger.running == 0)
+        .await;
+    let second = relay.start().await;
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "gave up waiting");
+    assert_eq!(relay.answers(), 0);
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_slow_call_that_was_only_told_to_wait_goes_on_too() {
+    let mut relay = Relay::new().await;
+    relay.config = relay.config.timer("leg_max", "100ms");
+    let gate = Gate::default();
+    let passed = gate.clone();
+    relay.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            call.log("info", "it begins").await;
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    let first = relay.start().await;
+    // Without roots: the leg is not to end before the request went up.
+    let client = Client::of(&first).able(json!({"elicitation": {}}));
+    let request = client.tool("slow", json!({}));
+    let told = request.send().await;
+    let state = told.message["result"]["requestState"].clone();
+    let second = relay.next(first).await;
+    let request = at(&second, &request).param("requestState", state);
+    let leg = request.open().await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "done");
+    assert_eq!(relay.puppet.starts("slow"), 1);
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_process_that_is_told_to_end_leaves_its_holds_to_the_next() {
+    let mut relay = Relay::new().await;
+    relay.config = relay.config.timer("shutdown_deadline", "100ms");
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    assert_eq!(first.terminate().await, 0);
+    assert_eq!(relay.puppet.ledger().cancellations.len(), 0);
+    let second = relay.start().await;
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn keys_can_be_rotated_without_losing_a_hold() {
+    let mut relay = Relay::new().await;
+    let mut gateway = relay.start().await;
+    let (request, asked) = held(&gateway, "three").await;
+    relay.config = relay.config.top("keys", &keys(&[2, 1]));
+    gateway = relay.next(gateway).await;
+    let request = at(&gateway, &request);
+    let asked = request.answer(&asked, said("name", "Ada")).send().await;
+    let asked = asked.asked();
+    relay.config = relay.config.top("keys", &keys(&[2]));
+    gateway = relay.next(gateway).await;
+    let request = at(&gateway, &request);
+    let asked = request.answer(&asked, said("city", "Rome")).send().await;
+    asked.asked();
+    assert_eq!(relay.puppet.starts("three"), 1);
+    gateway.kill().await;
+}
+
+/// What it says of a call that cannot be taken over, whose tool is annotated so.
+async fn lost_with(annotations: Value, lose: impl Fn(&Puppet)) -> bool {
+    let relay = Relay::new().await;
+    let tools = json!({"tools": [
+        {"name": "name", "inputSchema": {"type": "object"}, "annotations": annotations},
+    ]});
+    relay.puppet.on("tools/list", "", move |_| {
+        let tools = tools.clone();
+        async move { Ending::Result(tools) }
+    });
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    first.kill().await;
+    lose(&relay.puppet);
+    let second = relay.start().await;
+    let request = at(&second, &request).answer(&asked, said("name", "Ada"));
+    let is_safe = lost(&request.send().await);
+    assert_eq!(lost(&request.send().await), is_safe);
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 0));
+    second.settled().await;
+    assert_eq!(second.terminate().await, 0);
+    is_safe
+}
+
+#[tokio::test]
+async fn a_call_whose_session_is_gone_is_lost_and_its_client_told_whether_to_start_again() {
+    let gone = Puppet::forget_sessions;
+    assert!(!lost_with(json!({}), gone).await);
+    assert!(!lost_with(json!({"destructiveHint": true}), gone).await);
+    assert!(lost_with(json!({"readOnlyHint": true}), gone).await);
+    assert!(lost_with(json!({"idempotentHint": true}), gone).await);
+}
+
+#[tokio::test]
+async fn a_call_whose_server_does_not_resume_it_is_lost() {
+    for status in [400, 404, 405] {
+        let refuses = |puppet: &Puppet| puppet.resuming(&[], Resuming::Status(status));
+        assert!(!lost_with(json!({}), refuses).await, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_server_gives_no_event_ids_is_lost_with_its_process() {
+    let relay = Relay::of(Manner::default()).await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert!(!lost(&reply.send().await));
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 0));
+    second.settled().await;
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_noticed_the_end_of_the_first_is_asked_again() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    let busy = [Resuming::Status(409), Resuming::Status(503)];
+    relay.puppet.resuming(&busy, Resuming::Offered);
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    assert_eq!(relay.puppet.ledger().resumed().len(), 3);
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_call_that_cannot_be_resumed_yet_can_be_later() {
+    let mut relay = Relay::new().await;
+    relay.config = relay.config.timer("resume_max", "200ms");
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    relay.puppet.resuming(&[], Resuming::Status(409));
+    let request = at(&second, &request).answer(&asked, said("name", "Ada"));
+    request.send().await.lost(true);
+    relay.puppet.resuming(&[], Resuming::Offered);
+    assert_eq!(text_of(request.send().await.result()), "name: \"Ada\"");
+    assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn nobody_else_can_take_a_call_over() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let ada = |gateway: &Gateway| Client::of(gateway).named("ada");
+    let request = ada(&first).tool("name", json!({}));
+    let asked = request.send().await.asked();
+    let second = relay.next(first).await;
+    let eve = request.clone().by(&Client::of(&second).named("eve"));
+    let refused = eve.answer(&asked, said("name", "Eve")).send().await;
+    refused.refused("principal");
+    assert!(relay.puppet.ledger().resumed().is_empty());
+    let reply = request
+        .by(&ada(&second))
+        .answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_its_call_is_taken_over_can_come_back() {
+    let relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    relay.puppet.resuming(&[], Resuming::Status(409));
+    let request = at(&second, &request).answer(&asked, said("name", "Ada"));
+    let leg = request.open().await;
+    relay
+        .puppet
+        .until("the server to be asked", |ledger| {
+            !ledger.resumed().is_empty()
+        })
+        .await;
+    drop(leg);
+    relay.puppet.resuming(&[], Resuming::Offered);
+    assert_eq!(text_of(request.send().await.result()), "name: \"Ada\"");
+    assert_eq!(relay.answers(), 1);
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_server_without_a_general_stream_is_resumed_too() {
+    let relay = Relay::of(Manner {
+        general_stream: GeneralStream::Refused,
+        ..resumable()
+    })
+    .await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    relay.ends(second).await;
+}
