@@ -1,5 +1,5 @@
 //! Which requests of its server a call has heard: a stream that is resumed may bring them again, whether they are open,
-//! answered, refused or withdrawn by now.
+//! answered, refused or withdrawn by now. So does one that a process reads which has taken the call over from another.
 //! Spec: 2025-11-25 basic/transports, "Resumability and Redelivery".
 
 use std::collections::VecDeque;
@@ -46,6 +46,33 @@ impl Heard {
     /// Another session begins, which counts anew.
     pub(super) fn forget(&mut self) {
         self.0.clear();
+    }
+}
+
+/// What a server is to say again, and what of that is settled.
+#[derive(Debug, Default)]
+pub(super) struct Recall {
+    /// The open questions that it has not said again yet, with their keys.
+    pub(super) awaited: Vec<(ServerId, Box<str>)>,
+    pub(super) settled: Vec<ServerId>,
+}
+
+impl Recall {
+    /// Whether a request was answered or refused before the call was taken over.
+    pub(super) fn was_settled(&self, id: &ServerId) -> bool {
+        self.settled.contains(id)
+    }
+
+    /// The key of a question that was awaited.
+    pub(super) fn take(&mut self, id: &ServerId) -> Option<Box<str>> {
+        let at = self.awaited.iter().position(|(awaited, _)| awaited == id)?;
+        Some(self.awaited.swap_remove(at).1)
+    }
+
+    /// The server has taken a question back: it need not say it again.
+    pub(super) fn withdraw(&mut self, id: &RawValue) {
+        self.awaited
+            .retain(|(awaited, _)| awaited.as_json() != id.get());
     }
 }
 

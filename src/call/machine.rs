@@ -9,9 +9,8 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
-use super::heard::Heard;
+use super::heard::{Heard, Recall};
 use super::question::Questions;
-use super::recall::Recall;
 use super::reply::{Loss, Reply, failed, missing};
 use super::rounds::Rounds;
 use super::{CallLimits, Moment, Seal};

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use serde_json::value::RawValue;
 
 use super::machine::{Call, CallSpec, Phase, Upstream};
 use super::reply::Reply;
@@ -18,33 +17,6 @@ use crate::translate::input_request::InputRequest;
 use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::ServerId;
 use crate::wire::object::RawObject;
-
-/// What a server is to say again, and what of that is settled.
-#[derive(Debug, Default)]
-pub(super) struct Recall {
-    /// The open questions that it has not said again yet, with their keys.
-    awaited: Vec<(ServerId, Box<str>)>,
-    settled: Vec<ServerId>,
-}
-
-impl Recall {
-    /// Whether a request was answered or refused before the call was taken over.
-    pub(super) fn was_settled(&self, id: &ServerId) -> bool {
-        self.settled.contains(id)
-    }
-
-    /// The key of a question that was awaited.
-    pub(super) fn take(&mut self, id: &ServerId) -> Option<Box<str>> {
-        let at = self.awaited.iter().position(|(awaited, _)| awaited == id)?;
-        Some(self.awaited.swap_remove(at).1)
-    }
-
-    /// The server has taken a question back: it need not say it again.
-    pub(super) fn withdraw(&mut self, id: &RawValue) {
-        self.awaited
-            .retain(|(awaited, _)| awaited.as_json() != id.get());
-    }
-}
 
 /// The refusal of a state whose call cannot be found or taken over any more; `is_safe` says that nothing speaks against
 /// making the call again.
