@@ -13,6 +13,7 @@ use super::order::{Answer, UpstreamRequest};
 use super::registry::Found;
 use super::seal::{self, State};
 use super::shared::{Claim, Stake, Taken, Unavailable};
+use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
 use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, failed, lost};
 use crate::observe::chain;
@@ -113,6 +114,8 @@ impl Backend {
                 }
                 Found::Arriving(settled) => settled.cancelled().await,
                 Found::Nothing if self.learn(state).await => {}
+                // Its calls are left to others by now.
+                Found::Nothing if self.stop.is_cancelled() => return Err(shutting_down()),
                 Found::Nothing if state.owner == self.replica => return Ok(Whereabouts::Here),
                 Found::Nothing => match self.take_over_aside(state, method, caller).await? {
                     Whereabouts::Here => {}

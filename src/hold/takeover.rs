@@ -215,6 +215,7 @@ fn out_of_reach() -> Reply {
     failed(why, true)
 }
 
-fn shutting_down() -> Reply {
+/// Nothing was touched: whoever comes next may go on.
+pub(super) fn shutting_down() -> Reply {
     failed("the gateway is shutting down", true)
 }
