@@ -3,7 +3,8 @@
 //! Pings are answered at once, and so is what nobody can be asked. Questions wait in the session's inbox for the
 //! call that has the session; notifications reach that call too and are dropped when there is none, except changes of
 //! lists and resources: those are for all listeners of the session's principal. A broken stream
-//! is opened again, after its last event id if it had one.
+//! is opened again, but never resumed: widely used servers keep the events of all sessions' general streams under one
+//! name, and would repeat on this one what they have asked other people.
 //! Spec: 2025-11-25 basic/transports, "Listening for Messages from the Server".
 
 use std::sync::atomic::Ordering;
@@ -37,7 +38,6 @@ pub(super) struct Listener {
     tasks: TaskTracker,
     answers: Arc<Semaphore>,
     backoff: Backoff,
-    last_event_id: Option<Box<str>>,
     has_complained: bool,
 }
 
@@ -49,7 +49,6 @@ impl Listener {
             tasks,
             answers: Arc::new(Semaphore::new(ANSWERS_MAX)),
             backoff: Backoff::of_streams(),
-            last_event_id: None,
             has_complained: false,
         }
     }
@@ -103,11 +102,9 @@ impl Listener {
         }
     }
 
-    /// Without event ids nobody knows what the server said while there was no stream.
+    /// Nobody knows what the server said while there was no stream.
     fn opened_anew(&self) {
-        if self.last_event_id.is_none()
-            && let Some(session) = self.session.upgrade()
-        {
+        if let Some(session) = self.session.upgrade() {
             session.has_missed();
         }
     }
@@ -130,9 +127,7 @@ impl Listener {
         let connection = Arc::clone(&session.connection);
         // A server may take for ever to open it.
         drop(session);
-        connection
-            .general_stream(self.last_event_id.as_deref())
-            .await
+        connection.general_stream().await
     }
 
     async fn read(&mut self, mut stream: GeneralStream) {
@@ -144,9 +139,6 @@ impl Listener {
             };
             if let Some(retry_ms) = event.retry_ms {
                 self.backoff.peer_wants(Duration::from_millis(retry_ms));
-            }
-            if event.id.is_some() {
-                self.last_event_id = event.id;
             }
             let Some(session) = self.session.upgrade() else {
                 return;

@@ -304,7 +304,7 @@ impl Pool {
     /// Opens the general stream. Only a refusal means that there is none: of 405 the spec says so, and of the other
     /// client errors a server that has just opened the session can mean nothing else.
     async fn general_stream(&self, session: u64, connection: &Connection) -> Offer {
-        let stream = connection.general_stream(None);
+        let stream = connection.general_stream();
         let error = match timeout(self.settings.get_stream_wait, stream).await {
             Ok(Ok(Some(stream))) => return Offer::Open(stream),
             Ok(Ok(None)) => return Offer::NotOffered,

@@ -51,17 +51,14 @@ impl Connection {
         }
     }
 
-    /// Opens the general stream, after `last_event_id` if there is one; `None` when the server offers none.
+    /// Opens the general stream, anew each time; `None` when the server offers none.
     ///
     /// # Errors
     /// When the server cannot be reached or refuses.
-    pub async fn general_stream(
-        &self,
-        last_event_id: Option<&str>,
-    ) -> Result<Option<GeneralStream>, UpstreamError> {
+    pub async fn general_stream(&self) -> Result<Option<GeneralStream>, UpstreamError> {
         match self {
             Self::Http(session) => {
-                let stream = session.open_stream(last_event_id).await?;
+                let stream = session.open_stream(None).await?;
                 Ok(stream.map(|stream| GeneralStream::Http(Box::new(stream))))
             }
             Self::Channel(channel) => channel.general().map(GeneralStream::Channel).map(Some),

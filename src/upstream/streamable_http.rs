@@ -178,7 +178,7 @@ impl StreamableSession {
         refusal.map_or(Ok(()), Err)
     }
 
-    /// Opens the general stream, after `last_event_id` if there is one; `None` when the server offers none.
+    /// Opens the general stream, or the one that `last_event_id` belongs to, after it; `None` when the server offers none.
     pub(super) async fn open_stream(
         &self,
         last_event_id: Option<&str>,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::puppet::{Ending, GeneralStream, Ledger, Manner};
+use crate::support::puppet::{Ending, EventIds, GeneralStream, Ledger, Manner, Out};
 use crate::support::stage::{Gate, Stage, name_schema};
 use crate::support::{accept, form, text_of};
 
@@ -356,29 +356,37 @@ async fn at_the_bound_of_holds_new_ones_are_refused() {
     stage.ends().await;
 }
 
-/// The general stream breaks while a call is held, and is opened again.
+/// The general stream breaks while a call is held, and is opened again: anew, as some servers would repeat on it what they
+/// have asked on other sessions.
 #[tokio::test]
 async fn a_broken_general_stream_is_opened_again() {
-    let stage = Stage::new().await;
-    stage.puppet.tool("breaks", |call| async move {
-        call.session.put(crate::support::puppet::Out::Cut).await;
-        call.until(|ledger: &Ledger| {
-            ledger
-                .records
-                .iter()
-                .filter(|record| record.verb == "GET")
-                .count()
-                >= 2
+    for event_ids in [EventIds::Without, EventIds::With] {
+        let stage = Stage::of(Manner {
+            event_ids,
+            ..Manner::default()
         })
         .await;
-        let answer = call
-            .ask_generally("elicitation/create", form("name", name_schema()))
-            .await;
-        Ending::text(answer.said("name"))
-    });
-    let request = stage.client.tool("breaks", json!({}));
-    let asked = request.send().await.asked();
-    let reply = request.answer(&asked, ada()).send().await;
-    assert_eq!(text_of(reply.result()), "\"Ada\"");
-    stage.ends().await;
+        stage.puppet.tool("breaks", |call| async move {
+            call.session.put(Out::Cut).await;
+            let is_back = |ledger: &Ledger| general_streams(ledger).len() >= 2;
+            call.until(is_back).await;
+            let params = form("name", name_schema());
+            let answer = call.ask_generally("elicitation/create", params).await;
+            Ending::text(answer.said("name"))
+        });
+        let request = stage.client.tool("breaks", json!({}));
+        let asked = request.send().await.asked();
+        let reply = request.answer(&asked, ada()).send().await;
+        assert_eq!(text_of(reply.result()), "\"Ada\"");
+        let resumed = general_streams(&stage.puppet.ledger());
+        assert!(resumed.iter().all(Option::is_none), "{resumed:?}");
+        stage.ends().await;
+    }
+}
+
+/// After which event each GET wanted its stream.
+fn general_streams(ledger: &Ledger) -> Vec<Option<String>> {
+    let gets = ledger.records.iter().filter(|record| record.verb == "GET");
+    gets.map(|record| record.head.value("last-event-id").map(str::to_owned))
+        .collect()
 }
