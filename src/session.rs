@@ -34,7 +34,7 @@ pub use changes::{Audience, Changes, Ear, Hearing};
 pub use error::LeaseError;
 pub use handshake::HandshakeError;
 pub use home::AskError;
-pub use lease::Lease;
+pub use lease::{Lease, Sender};
 pub use pool::{Pool, PoolSettings};
 pub use principal::{Binding, Principal};
 pub use shelf::LeaseMode;

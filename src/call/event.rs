@@ -18,7 +18,7 @@ use crate::wire::object::RawObject;
 pub struct LegId(pub u64);
 
 /// What a leg wants to hear besides its reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Leg {
     /// Which leg it is.
     pub id: LegId,

@@ -63,6 +63,12 @@ impl Call {
         !self.recall.awaited.is_empty() && !self.is_ended()
     }
 
+    /// Whether a re-issue of this round knows of more than the call does.
+    #[must_use]
+    pub fn is_behind(&self, round: Round) -> bool {
+        self.rounds.is_behind(round)
+    }
+
     /// Whether the server waits for an answer to this request.
     #[must_use]
     pub fn is_open(&self, id: &ServerId) -> bool {

@@ -107,6 +107,15 @@ pub fn failed(message: &str, may_have_run: bool) -> Reply {
     .into()
 }
 
+/// The error of a re-issue that cannot be served at the moment and has changed nothing: its call is as it was, and the
+/// same request may be sent again.
+#[must_use]
+pub fn unavailable(why: &str) -> Reply {
+    Reply::error(
+        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unavailable"})),
+    )
+}
+
 /// The refusal of a state whose round was answered otherwise, or is long over.
 #[must_use]
 pub fn already_answered() -> Reply {

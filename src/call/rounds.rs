@@ -65,6 +65,12 @@ impl Rounds {
         self.answered.is_some()
     }
 
+    /// Whether this round was not opened yet.
+    #[must_use]
+    pub fn is_behind(&self, round: Round) -> bool {
+        self.open < round
+    }
+
     /// Whether a re-issue can ever come: a state was given out.
     #[must_use]
     pub fn was_asked(&self) -> bool {

@@ -4,7 +4,8 @@
 //! and Redelivery"). A position is therefore the id of the last event before the first question that is still open: from
 //! there the server repeats the question itself. Where no event with an id came before it, the position is that of the
 //! latest event, and whoever takes over has to be given the question. So it is with questions on the session's general
-//! stream, which is not read again.
+//! stream, which is not read again. And so it is where the question's own event has an id that sorts before the position:
+//! widely copied stores repeat the events whose ids sort after it, and do not number them in the order they came.
 
 use std::collections::VecDeque;
 
@@ -66,6 +67,17 @@ pub struct OpenQuestion<'a> {
     pub request: &'a InputRequest,
 }
 
+impl OpenQuestion<'_> {
+    /// As it has to be given to whoever takes the call over.
+    fn to_be_given(&self) -> Option<Open> {
+        let entry = String::from_utf8(self.request.to_json()).ok()?;
+        Some(Open {
+            key: self.key.into(),
+            entry: Some(entry.into()),
+        })
+    }
+}
+
 /// What a call has heard since its first open question on the stream that answers its request.
 #[derive(Debug, Default)]
 pub struct Trail {
@@ -82,8 +94,8 @@ pub struct Trail {
 #[derive(Debug)]
 struct Step {
     asked: Vec<ServerId>,
-    /// The event with the requests had an id.
-    is_repeated: bool,
+    /// The id of the event with the requests, if it has one.
+    own: Option<Box<str>>,
     /// The latest id of all.
     at: Option<Box<str>>,
     events: u16,
@@ -127,13 +139,13 @@ impl Trail {
             None if asked.is_empty() => self.base = at.or(before),
             Some(_) if count >= STEPS_MAX => self.is_lost = true,
             latest => {
-                let is_repeated = at.is_some() && at != before;
+                let own = at.clone().filter(|_| at != before);
                 if latest.is_none() && before.is_some() {
                     self.base = before;
                 }
                 self.steps.push_back(Step {
                     asked,
-                    is_repeated,
+                    own,
                     at,
                     events: 1,
                 });
@@ -163,14 +175,9 @@ impl Trail {
             if asked.iter().any(|asked| asked.id == *id) {
                 continue;
             }
-            let entry = String::from_utf8(question.request.to_json()).ok()?;
-            let open = Open {
-                key: question.key.into(),
-                entry: Some(entry.into()),
-            };
             asked.push(Asked {
                 id: id.clone(),
-                open: Some(open),
+                open: Some(question.to_be_given()?),
             });
         }
         Some(Footing {
@@ -187,22 +194,29 @@ impl Trail {
         }
         let find = |id: &ServerId| open.iter().find(|question| question.id == Some(id));
         let is_known =
-            |step: &Step| step.is_repeated || !step.asked.iter().any(|id| find(id).is_some());
+            |step: &Step| step.own.is_some() || !step.asked.iter().any(|id| find(id).is_some());
         let base = self.base.as_ref();
         let Some(base) = base.filter(|_| self.steps.iter().all(is_known)) else {
             let latest = self.steps.iter().rev().find_map(|step| step.at.clone());
             let after = latest.or_else(|| self.base.clone())?;
             return Some(Position { after, heard: 0 });
         };
-        for id in self.steps.iter().flat_map(|step| &step.asked) {
-            let open = find(id).map(|question| Open {
-                key: question.key.into(),
-                entry: None,
-            });
-            asked.push(Asked {
-                id: id.clone(),
-                open,
-            });
+        for step in &self.steps {
+            let is_in_order = step.own.as_ref() > Some(base);
+            for id in &step.asked {
+                let open = match find(id) {
+                    Some(question) if is_in_order => Some(Open {
+                        key: question.key.into(),
+                        entry: None,
+                    }),
+                    Some(question) => Some(question.to_be_given()?),
+                    None => None,
+                };
+                asked.push(Asked {
+                    id: id.clone(),
+                    open,
+                });
+            }
         }
         let heard: u32 = self.steps.iter().map(|step| u32::from(step.events)).sum();
         Some(Position {
@@ -298,6 +312,9 @@ mod tests {
             // Its own event had no id: nobody knows whether it is said again.
             ("e1 e=1", &[1], "1+0 1 given"),
             ("e1 e=9 e3", &[], "3+0"),
+            // Its id sorts before the one that it came after: perhaps it is said again, and perhaps not.
+            ("e5 e3=1 e4", &[1], "5+2 1 given"),
+            ("e5 e3=1 e7=2", &[1, 2], "5+2 1 given 2 repeated"),
         ] {
             let shown = shown(&trail(heard, open), open);
             assert_eq!(shown, expected, "{heard} {open:?}");

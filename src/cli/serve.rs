@@ -15,13 +15,12 @@ use holdfast::cluster::identity::Identity;
 use holdfast::cluster::redis::{Redis, RedisSettings};
 use holdfast::config::{self, Settings};
 use holdfast::hold::seal::ReplicaId;
-use holdfast::hold::shared::Shared;
+use holdfast::hold::shared::{Announced, Shared};
 use holdfast::hold::shared::memory::Memory;
 use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
 use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
-use tokio_util::sync::CancellationToken;
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
@@ -162,9 +161,9 @@ impl Replica {
         };
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
-        // Who can be found can be reached, and leaves when its calls have ended.
-        let living = self.life.lived(self.shared, core.stop.clone());
-        core.tasks.spawn(living);
+        // Who can be found can be reached.
+        let living = self.life.lived(self.shared, core);
+        core.last.spawn(living);
         self.address
     }
 }
@@ -178,15 +177,27 @@ struct Life {
 }
 
 impl Life {
-    /// Says again and again that it lives, until `end`: then it leaves.
-    async fn lived(self, shared: Arc<dyn Shared>, end: CancellationToken) {
-        let mut beats = tokio::time::interval(self.heartbeat);
-        beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while end.run_until_cancelled(beats.tick()).await.is_some() {
-            // That Redis cannot be reached is logged where it is found; the next beat tries again.
-            let _ = shared.announce(self.me, &self.address, self.ttl).await;
+    /// Says again and again that it lives, until all else is over: then it leaves.
+    fn lived(self, shared: Arc<dyn Shared>, core: &Core) -> impl Future<Output = ()> + use<> {
+        let (over, backend) = (core.over.clone(), Arc::clone(core.backend()));
+        async move {
+            let mut beats = tokio::time::interval(self.heartbeat);
+            beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut was_known = false;
+            while over.run_until_cancelled(beats.tick()).await.is_some() {
+                // That Redis cannot be reached is logged where it is found; the next beat tries again.
+                let said = shared.announce(self.me, &self.address, self.ttl).await;
+                if matches!(said, Ok(Announced::Anew)) && was_known {
+                    tracing::warn!("this replica counted as gone");
+                    // Aside: there may be many, and the next beat is due meanwhile.
+                    let giving = Arc::clone(&backend);
+                    let tasks = backend.tasks.clone();
+                    tasks.spawn(async move { giving.give_away().await });
+                }
+                was_known |= said.is_ok();
+            }
+            let _ = shared.leave(self.me).await;
         }
-        let _ = shared.leave(self.me).await;
     }
 }
 

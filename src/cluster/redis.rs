@@ -113,7 +113,9 @@ struct Scripts {
     announce: Script,
     claim: Script,
     take: Script,
+    take_back: Script,
     release: Script,
+    remember: Script,
 }
 
 impl fmt::Debug for Redis {
@@ -160,7 +162,9 @@ impl Redis {
             announce: script(include_str!("redis/announce.lua")),
             claim: script(include_str!("redis/claim.lua")),
             take: script(include_str!("redis/take.lua")),
+            take_back: Script::new(include_str!("redis/take_back.lua")),
             release: Script::new(include_str!("redis/release.lua")),
+            remember: Script::new(include_str!("redis/remember.lua")),
         };
         Ok(Self {
             settings,
@@ -342,6 +346,18 @@ impl Shared for Redis {
         })
     }
 
+    fn take_back(&self, stake: Stake, round: Round, answers: AnswersDigest) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let mut invocation = self.scripts.take_back.prepare_invoke();
+            invocation
+                .key(self.hold("hold", stake.hold))
+                .arg(hex(&stake.me.0))
+                .arg(round.0)
+                .arg(veiled(stake.hold, round, answers));
+            self.link.ask(Request::Script(invocation)).await
+        })
+    }
+
     fn release(&self, hold: HoldId, me: ReplicaId, keep: Duration) -> Pending<'_, ()> {
         Box::pin(async move {
             let mut invocation = self.scripts.release.prepare_invoke();
@@ -353,8 +369,28 @@ impl Shared for Redis {
         })
     }
 
-    fn remember(&self, hold: HoldId, outcome: Bytes, ttl: Duration) -> Pending<'_, ()> {
-        Box::pin(self.put(self.hold("outcome", hold), outcome, OUTCOME_BYTES_MAX, ttl))
+    fn remember(
+        &self,
+        hold: HoldId,
+        me: ReplicaId,
+        outcome: Bytes,
+        ttl: Duration,
+    ) -> Pending<'_, ()> {
+        Box::pin(async move {
+            let name = self.hold("outcome", hold);
+            let (sealed, span) = match outcome.len() > OUTCOME_BYTES_MAX {
+                true => (Vec::new(), 0),
+                false => (self.seal(&name, &outcome)?, millis(ttl)),
+            };
+            let mut invocation = self.scripts.remember.prepare_invoke();
+            invocation
+                .key(self.hold("hold", hold))
+                .key(name)
+                .arg(hex(&me.0))
+                .arg(sealed)
+                .arg(span);
+            self.link.ask(Request::Script(invocation)).await
+        })
     }
 
     fn recall(&self, hold: HoldId) -> Pending<'_, Option<Bytes>> {

@@ -331,6 +331,10 @@ impl Driver {
             were_given,
             sink,
         } = reissue;
+        if self.call.is_behind(round) {
+            // It was taken over from an older state than this client has: it is taken over again, from that one.
+            return self.let_go();
+        }
         if self.legs.len() >= LEGS_MAX {
             // Without a receiver its client has gone.
             let _ = sink.reply.send(crowded());

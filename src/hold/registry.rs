@@ -35,6 +35,16 @@ pub enum Found {
     Nothing,
 }
 
+impl Found {
+    fn ended(rounds: &mut Rounds, round: Round, digest: AnswersDigest) -> Self {
+        match rounds.judge(round, digest) {
+            Verdict::Replay(reply) => Self::Outcome(reply),
+            Verdict::Answered => Self::Answered,
+            Verdict::Fresh | Verdict::Join => Self::Nothing,
+        }
+    }
+}
+
 /// As many holds are live as may be.
 #[derive(Debug, thiserror::Error)]
 #[error("too many calls wait for input at once")]
@@ -150,13 +160,21 @@ impl Registry {
         }
     }
 
-    /// Takes in how a call ended in another process, for as long as it is remembered there.
-    pub fn learn(&self, id: HoldId, rounds: Rounds, until: Moment) {
+    /// Takes in how a call ended in another process, for as long as it is remembered there; what a re-issue gets from it.
+    pub fn learn(
+        &self,
+        id: HoldId,
+        mut rounds: Rounds,
+        until: Moment,
+        (round, digest): (Round, AnswersDigest),
+    ) -> Found {
+        let found = Found::ended(&mut rounds, round, digest);
         if let MapEntry::Vacant(vacant) = self.entries.entry(id) {
             let weight = rounds.weight() + ENTRY_BYTES;
             vacant.insert(Entry::Ended { rounds, until });
             self.keep_within_bound(id, weight);
         }
+        found
     }
 
     /// Whether one more may be entered.
@@ -174,12 +192,25 @@ impl Registry {
         match entry.get_mut() {
             Entry::Arriving(settled) => Found::Arriving(settled.clone()),
             Entry::Live(mailbox) => Found::Live(mailbox.clone()),
-            Entry::Ended { rounds, .. } => match rounds.judge(round, digest) {
-                Verdict::Replay(reply) => Found::Outcome(reply),
-                Verdict::Answered => Found::Answered,
-                Verdict::Fresh | Verdict::Join => Found::Nothing,
-            },
+            Entry::Ended { rounds, .. } => Found::ended(rounds, round, digest),
         }
+    }
+
+    /// The way to the driver that runs the call here, if there is one.
+    #[must_use]
+    pub fn mailbox(&self, id: HoldId) -> Option<mpsc::Sender<Mail>> {
+        match &*self.entries.get(&id)? {
+            Entry::Live(mailbox) => Some(mailbox.clone()),
+            Entry::Arriving(_) | Entry::Ended { .. } => None,
+        }
+    }
+
+    /// The calls that drivers run here.
+    #[must_use]
+    pub fn live_ones(&self) -> Vec<HoldId> {
+        let entries = self.entries.iter();
+        let live = entries.filter(|entry| matches!(**entry, Entry::Live(_)));
+        live.map(|entry| *entry.key()).collect()
     }
 
     /// Forgets outcomes whose time is over.

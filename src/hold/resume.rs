@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::backend::Backend;
 use super::order::{Answer, UpstreamRequest};
 use super::registry::Found;
-use super::seal::{self, State};
-use super::shared::{Claim, Stake, Taken, Unavailable};
+use super::seal::{self, HoldId, ReplicaId, State};
+use super::shared::{Claim, Record, Stake, Taken, Unavailable};
 use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
-use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, failed, lost};
+use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, lost, unavailable};
 use crate::observe::chain;
 use crate::session::Caller;
 use crate::wire::modern::Method;
@@ -27,6 +27,17 @@ const UNSETTLED_MAX: Duration = Duration::from_secs(30);
 
 /// The pause before it is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// The pause before a note is tried again that could not be made. Arbitrary: short beside the life of a replica.
+const NOTE_AFTER: Duration = Duration::from_secs(1);
+
+/// How long it may take to find out whether a call is still this process' own before its server is told of its end. Longer
+/// outages are rare, and a server that is told nothing holds the call for ever.
+const OWN_MAX: Duration = Duration::from_secs(60);
+
+/// How often a call is sought whose driver ends while its re-issue is on the way. Once is usual; more often it would go
+/// from one replica to another and back.
+const SEEKS_MAX: usize = 4;
 
 /// What a re-issue brings to its call.
 #[derive(Debug)]
@@ -65,11 +76,29 @@ pub enum Resumed {
 
 /// Where the call of a re-issue is.
 #[derive(Debug)]
-pub(super) enum Whereabouts {
-    /// Here, or nowhere any more.
-    Here,
+enum Located {
+    /// Here: its driver reads this.
+    Here(mpsc::Sender<Mail>),
     /// With the replica at this address.
     Elsewhere(String),
+}
+
+/// What became of seeking a call that is not here.
+#[derive(Debug)]
+pub(super) enum Sought {
+    /// It is here now, or was on its way already.
+    Here,
+    /// It is with the replica at this address.
+    Elsewhere(String),
+}
+
+/// Whose a call is.
+#[derive(Debug)]
+pub(super) enum Owner {
+    /// This process'.
+    Me(Record),
+    /// That of the replica at this address.
+    Other(String),
 }
 
 impl Backend {
@@ -77,66 +106,89 @@ impl Backend {
     pub async fn resume(self: &Arc<Self>, state: State, brought: Brought) -> Resumed {
         let responses = RawObject::parse(&brought.responses).unwrap_or_default();
         let answers = (state.round, seal::answers_digest(&responses));
-        let reach = brought.reach;
-        let located = match self
-            .locate(&state, answers, brought.method, &brought.caller)
-            .await
-        {
-            Ok(Whereabouts::Here) => self.hand_over(&state, answers, brought).await,
-            Ok(Whereabouts::Elsewhere(address)) => Ok(Resumed::Elsewhere(address)),
-            Err(reply) => Err(reply),
-        };
-        match located {
-            Ok(Resumed::Elsewhere(_)) if reach == Reach::HereAlone => {
-                let why = "the call has just moved to another replica";
-                Resumed::Here(Answer::Reply(failed(why, true)))
-            }
-            Ok(resumed) => resumed,
-            Err(reply) => Resumed::Here(Answer::Reply(reply)),
+        for _ in 0..SEEKS_MAX {
+            let resumed = match self.try_resume(&state, answers, &brought).await {
+                // The call went elsewhere meanwhile, or has just ended.
+                Ok(None) => continue,
+                Ok(Some(Resumed::Elsewhere(_))) if brought.reach == Reach::HereAlone => break,
+                Ok(Some(resumed)) => resumed,
+                Err(reply) => Resumed::Here(Answer::Reply(reply)),
+            };
+            return resumed;
+        }
+        let why = "the call has just moved to another replica";
+        Resumed::Here(Answer::Reply(unavailable(why)))
+    }
+
+    async fn try_resume(
+        self: &Arc<Self>,
+        state: &State,
+        answers: (Round, AnswersDigest),
+        brought: &Brought,
+    ) -> Result<Option<Resumed>, Reply> {
+        match self.locate(state, answers, brought).await? {
+            Located::Here(mailbox) => self.hand_over(state, answers, brought, mailbox).await,
+            Located::Elsewhere(address) => Ok(Some(Resumed::Elsewhere(address))),
         }
     }
 
-    /// Finds the call of a re-issue: it is here, or was, or another replica has it, or it is taken over now.
+    /// Finds the call of a re-issue: it is here, or another replica has it, or it is taken over now.
     ///
     /// # Errors
-    /// What the re-issue is told when the call is lost, or cannot be found at the moment.
+    /// What the re-issue is told when the call has ended, is lost, or cannot be found at the moment.
     async fn locate(
         self: &Arc<Self>,
         state: &State,
-        (round, digest): (Round, AnswersDigest),
-        method: Method,
-        caller: &Arc<Caller>,
-    ) -> Result<Whereabouts, Reply> {
+        answers: (Round, AnswersDigest),
+        brought: &Brought,
+    ) -> Result<Located, Reply> {
+        let (round, digest) = answers;
         loop {
             match self.registry.find(state.hold, round, digest) {
-                Found::Live(_) | Found::Outcome(_) | Found::Answered => {
-                    return Ok(Whereabouts::Here);
-                }
+                Found::Live(mailbox) => return Ok(Located::Here(mailbox)),
                 Found::Arriving(settled) => settled.cancelled().await,
-                Found::Nothing if self.learn(state).await => {}
-                // Its calls are left to others by now.
-                Found::Nothing if self.stop.is_cancelled() => return Err(shutting_down()),
-                Found::Nothing if state.owner == self.replica => return Ok(Whereabouts::Here),
-                Found::Nothing => match self.take_over_aside(state, method, caller).await? {
-                    Whereabouts::Here => {}
-                    elsewhere @ Whereabouts::Elsewhere(_) => return Ok(elsewhere),
+                Found::Nothing => match self.seek(state, answers, brought).await? {
+                    Sought::Here => {}
+                    Sought::Elsewhere(address) => return Ok(Located::Elsewhere(address)),
                 },
+                ended @ (Found::Outcome(_) | Found::Answered) => return Err(outcome(ended, state)),
             }
         }
     }
 
-    /// Learns how the call ended, if another process remembers.
-    async fn learn(&self, state: &State) -> bool {
-        let recalled = self.shared.recall(state.hold).await.ok().flatten();
-        let Some(rounds) = recalled.and_then(|bytes| Rounds::from_bytes(&bytes)) else {
-            return false;
-        };
-        let until = self.clock.now() + self.outcome_ttl;
-        self.registry.learn(state.hold, rounds, until);
-        true
+    /// Finds out what became of a call that is not here.
+    async fn seek(
+        self: &Arc<Self>,
+        state: &State,
+        answers: (Round, AnswersDigest),
+        brought: &Brought,
+    ) -> Result<Sought, Reply> {
+        if let Some(ended) = self.learn(state, answers).await {
+            return Err(outcome(ended, state));
+        }
+        if self.stop.is_cancelled() {
+            // Its calls are left to others by now.
+            return Err(shutting_down());
+        }
+        if state.owner == self.replica && !self.shared.has_others() {
+            return Err(outcome(Found::Nothing, state));
+        }
+        self.take_over_aside(state, brought.method, &brought.caller)
+            .await
     }
 
-    /// Hands a re-issue to the driver of its call.
+    /// Learns how the call ended, if another process remembers.
+    async fn learn(&self, state: &State, (round, digest): (Round, AnswersDigest)) -> Option<Found> {
+        let recalled = self.shared.recall(state.hold).await.ok().flatten()?;
+        let rounds = Rounds::from_bytes(&recalled)?;
+        let until = self.clock.now() + self.outcome_ttl;
+        Some(
+            self.registry
+                .learn(state.hold, rounds, until, (round, digest)),
+        )
+    }
+
+    /// Hands a re-issue to the driver of its call; nothing when that has ended without hearing of it.
     ///
     /// # Errors
     /// What it is told instead.
@@ -144,36 +196,30 @@ impl Backend {
         self: &Arc<Self>,
         state: &State,
         (round, digest): (Round, AnswersDigest),
-        brought: Brought,
-    ) -> Result<Resumed, Reply> {
-        let find = || self.registry.find(state.hold, round, digest);
-        let mailbox = match find() {
-            Found::Live(mailbox) => mailbox,
-            settled => return Err(outcome(settled, state)),
-        };
+        brought: &Brought,
+        mailbox: mpsc::Sender<Mail>,
+    ) -> Result<Option<Resumed>, Reply> {
         let taken = self.take(state, (round, digest)).await;
         let were_given = match taken {
             Taken::Fresh => false,
             // Whether it has given them, this process knows by itself.
             Taken::Again(by) => by != self.replica,
             Taken::Otherwise => return Err(already_answered()),
-            Taken::Lost(_) => return self.moved(state, &mailbox).await,
+            Taken::Lost(_) => {
+                tracing::warn!(hold = ?state.hold, "a held call was taken over by another replica");
+                let _ = mailbox.send(Mail::Moved).await;
+                mailbox.closed().await;
+                return Ok(None);
+            }
         };
-        let Brought {
-            leg,
-            caller,
-            responses,
-            rerun,
-            ..
-        } = brought;
         let (sink, stream) = leg_channel();
         let reissue = Reissue {
-            leg,
+            leg: brought.leg.clone(),
             round,
             digest,
-            responses,
-            rerun,
-            caller,
+            responses: brought.responses.clone(),
+            rerun: brought.rerun.clone(),
+            caller: Arc::clone(&brought.caller),
             were_given,
             sink,
         };
@@ -181,41 +227,63 @@ impl Backend {
         // A message that its driver does not hear any more goes down with the last end of the mailbox.
         drop(mailbox);
         if is_sent && let Some(answer) = Answer::of(stream).await {
-            return Ok(Resumed::Here(answer));
+            return Ok(Some(Resumed::Here(answer)));
         }
-        // The driver has ended meanwhile and left its outcome behind.
-        Err(outcome(find(), state))
+        if matches!(taken, Taken::Fresh) {
+            self.take_back(state, (round, digest)).await;
+        }
+        Ok(None)
     }
 
     /// Notes that the answers are about to be given. Should nobody be there to note it with, a call that is here goes on
-    /// all the same: that another process has it is the rare case, and for that one nobody would be there either.
-    async fn take(&self, state: &State, (round, digest): (Round, AnswersDigest)) -> Taken {
-        let taken = self.shared.take(self.stake(state), round, digest).await;
+    /// all the same, and the note is made as soon as that can be.
+    async fn take(
+        self: &Arc<Self>,
+        state: &State,
+        (round, digest): (Round, AnswersDigest),
+    ) -> Taken {
+        let stake = self.stake(state.hold, state.owner);
+        let taken = settled(|| self.shared.take(stake, round, digest)).await;
         taken.unwrap_or_else(|error| {
             let error = chain(&error);
             tracing::warn!(hold = ?state.hold, error, "answers are given without a note");
+            self.tasks
+                .spawn(Arc::clone(self).note_later(stake, round, digest));
             Taken::Fresh
         })
     }
 
-    /// What this process wants with a call. It is noted for as long as anybody may come for it.
-    fn stake(&self, state: &State) -> Stake {
-        Stake {
-            hold: state.hold,
-            sealed_owner: state.owner,
-            me: self.replica,
-            ttl: self.limits.hold_ttl + self.outcome_ttl,
+    /// Makes a note as soon as somebody is there to make it with, while its call is here.
+    async fn note_later(self: Arc<Self>, stake: Stake, round: Round, digest: AnswersDigest) {
+        while self.registry.mailbox(stake.hold).is_some()
+            && self
+                .stop
+                .run_until_cancelled(sleep(NOTE_AFTER))
+                .await
+                .is_some()
+        {
+            if self.shared.take(stake, round, digest).await.is_ok() {
+                return;
+            }
         }
     }
 
-    /// Another process has taken the call over that is here: it is left to it.
-    async fn moved(&self, state: &State, mailbox: &mpsc::Sender<Mail>) -> Result<Resumed, Reply> {
-        tracing::warn!(hold = ?state.hold, "a held call was taken over by another replica");
-        let _ = mailbox.send(Mail::Moved).await;
-        match self.claim(state).await? {
-            Whereabouts::Elsewhere(address) => Ok(Resumed::Elsewhere(address)),
-            // Whoever had it is gone again.
-            Whereabouts::Here => Err(failed("the call is between two replicas", true)),
+    /// Takes the note back: nobody has given the answers.
+    async fn take_back(&self, state: &State, (round, digest): (Round, AnswersDigest)) {
+        let stake = self.stake(state.hold, state.owner);
+        if let Err(error) = self.shared.take_back(stake, round, digest).await {
+            let error = chain(&error);
+            tracing::warn!(hold = ?state.hold, error, "answers count as given that were not");
+        }
+    }
+
+    /// What this process wants with a call. It is noted for as long as anybody may come for it.
+    fn stake(&self, hold: HoldId, sealed_owner: ReplicaId) -> Stake {
+        Stake {
+            hold,
+            sealed_owner,
+            me: self.replica,
+            ttl: self.limits.hold_ttl + self.outcome_ttl,
         }
     }
 
@@ -224,40 +292,74 @@ impl Backend {
     ///
     /// # Errors
     /// What a re-issue is told when nobody can say.
-    pub(super) async fn claim(&self, state: &State) -> Result<Whereabouts, Reply> {
-        let begun = Instant::now();
-        loop {
-            let why = match self.try_claim(state).await {
-                Ok(Some(whereabouts)) => return Ok(whereabouts),
-                Ok(None) => Unavailable::Unsettled,
-                Err(why) => why,
-            };
-            let may_pass = matches!(why, Unavailable::Unsettled);
-            if !may_pass || begun.elapsed() >= UNSETTLED_MAX {
-                let error = chain(&why);
-                tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
-                let why = "which replica holds this call cannot be found out at the moment";
-                return Err(failed(why, true));
+    pub(super) async fn claim(&self, state: &State) -> Result<Owner, Reply> {
+        let stake = self.stake(state.hold, state.owner);
+        settled(|| self.try_claim(stake)).await.map_err(|error| {
+            let error = chain(&error);
+            tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
+            unavailable("which replica holds this call cannot be found out at the moment")
+        })
+    }
+
+    async fn try_claim(&self, stake: Stake) -> Result<Owner, Unavailable> {
+        match self.shared.claim(stake).await? {
+            Claim::Mine(record) => Ok(Owner::Me(record)),
+            Claim::Other(owner) => {
+                let address = self.shared.address_of(owner).await?;
+                tracing::debug!(hold = ?stake.hold, ?owner, "another replica has a held call");
+                // Without an address it has gone just now.
+                address.map(Owner::Other).ok_or(Unavailable::Unsettled)
             }
-            sleep(AGAIN_AFTER).await;
         }
     }
 
-    /// Nothing when the owner has gone just now.
-    async fn try_claim(&self, state: &State) -> Result<Option<Whereabouts>, Unavailable> {
-        match self.shared.claim(self.stake(state)).await? {
-            Claim::Mine(_) => Ok(Some(Whereabouts::Here)),
-            Claim::Other(owner) => {
-                let address = self.shared.address_of(owner).await?;
-                tracing::debug!(hold = ?state.hold, ?owner, "another replica has a held call");
-                Ok(address.map(Whereabouts::Elsewhere))
+    /// Whether a call that was here is still this process' own: while it counted as gone, another may have taken it over.
+    /// Waits for Redis, in bounds; beyond them it counts as its own.
+    pub(super) async fn owns(&self, hold: HoldId) -> bool {
+        let stake = self.stake(hold, self.replica);
+        let known = async {
+            loop {
+                match self.shared.claim(stake).await {
+                    Ok(claim) => return matches!(claim, Claim::Mine(_)),
+                    Err(_) => sleep(AGAIN_AFTER).await,
+                }
+            }
+        };
+        timeout(OWN_MAX, known).await.unwrap_or(true)
+    }
+
+    /// Lets go of the calls that others have taken over while this process counted as gone.
+    pub async fn give_away(&self) {
+        for hold in self.registry.live_ones() {
+            let claimed = self.shared.claim(self.stake(hold, self.replica)).await;
+            if let Ok(Claim::Other(owner)) = claimed
+                && let Some(mailbox) = self.registry.mailbox(hold)
+            {
+                tracing::warn!(?hold, ?owner, "a held call was taken over by another replica");
+                let _ = mailbox.send(Mail::Moved).await;
             }
         }
     }
 }
 
+/// Asks until it can be said which replicas live.
+async fn settled<T, F>(mut ask: impl FnMut() -> F) -> Result<T, Unavailable>
+where
+    F: Future<Output = Result<T, Unavailable>>,
+{
+    let begun = Instant::now();
+    loop {
+        match ask().await {
+            Err(Unavailable::Unsettled) if begun.elapsed() < UNSETTLED_MAX => {
+                sleep(AGAIN_AFTER).await;
+            }
+            said => return said,
+        }
+    }
+}
+
 /// What a re-issue gets whose call has ended.
-fn outcome(found: Found, state: &State) -> Reply {
+pub(super) fn outcome(found: Found, state: &State) -> Reply {
     match found {
         Found::Outcome(reply) => reply,
         Found::Answered => already_answered(),

@@ -70,14 +70,24 @@ pub trait Shared: fmt::Debug + Send + Sync {
     /// made it so; with one, it has to be the claimant's already, whether its owner is alive or not.
     fn take(&self, stake: Stake, round: Round, answers: AnswersDigest) -> Pending<'_, Taken>;
 
+    /// Takes the note of answers back that the claimant made and did not act on: these or others may be taken again. Somebody
+    /// else's note, and one of other answers, is left alone.
+    fn take_back(&self, stake: Stake, round: Round, answers: AnswersDigest) -> Pending<'_, ()>;
+
     /// The call is over: its record, if it is the claimant's, stays for `keep` more. For as long as a repeat may come to
     /// another replica it should stay, or that one takes the answers for fresh; zero where there are no others.
     /// The outcome has to be remembered before. Somebody else's record is left alone.
     fn release(&self, hold: HoldId, me: ReplicaId, keep: Duration) -> Pending<'_, ()>;
 
     /// Remembers the outcome of a call, instead of one remembered before. One larger than [`OUTCOME_BYTES_MAX`] is not
-    /// kept.
-    fn remember(&self, hold: HoldId, outcome: Bytes, ttl: Duration) -> Pending<'_, ()>;
+    /// kept, nor one that `me` brings where the record says that the hold is another's.
+    fn remember(
+        &self,
+        hold: HoldId,
+        me: ReplicaId,
+        outcome: Bytes,
+        ttl: Duration,
+    ) -> Pending<'_, ()>;
 
     /// The outcome of a call, if it is remembered.
     fn recall(&self, hold: HoldId) -> Pending<'_, Option<Bytes>>;

@@ -13,10 +13,10 @@ use tokio::time::timeout;
 use super::backend::Backend;
 use super::driver::TakenOver;
 use super::holdseal::HoldSeal;
-use super::registry::MAILBOX_MAX;
-use super::resume::Whereabouts;
+use super::registry::{Found, MAILBOX_MAX};
+use super::resume::{Owner, Sought, outcome};
 use super::seal::{State, Takeover};
-use crate::call::{Call, CallSpec, Reply, failed, lost};
+use crate::call::{Call, CallSpec, Reply, lost, unavailable};
 use crate::observe::chain;
 use crate::session::{Caller, Lease, LeaseError};
 use crate::upstream::{Exchange, UpstreamError};
@@ -36,7 +36,7 @@ impl Backend {
         state: &State,
         method: Method,
         caller: &Arc<Caller>,
-    ) -> Result<Whereabouts, Reply> {
+    ) -> Result<Sought, Reply> {
         let (done, taken) = oneshot::channel();
         let (backend, state, caller) = (Arc::clone(self), state.clone(), Arc::clone(caller));
         let running = self.calls.token();
@@ -56,14 +56,19 @@ impl Backend {
         state: &State,
         method: Method,
         caller: &Arc<Caller>,
-    ) -> Result<Whereabouts, Reply> {
+    ) -> Result<Sought, Reply> {
         let expected = match self.registry.expect(state.hold) {
             Ok(Some(expected)) => expected,
-            Ok(None) => return Ok(Whereabouts::Here),
-            Err(full) => return Err(failed(&full.to_string(), true)),
+            Ok(None) => return Ok(Sought::Here),
+            Err(full) => return Err(unavailable(&full.to_string())),
         };
-        if let elsewhere @ Whereabouts::Elsewhere(_) = self.claim(state).await? {
-            return Ok(elsewhere);
+        match self.claim(state).await? {
+            Owner::Other(address) => return Ok(Sought::Elsewhere(address)),
+            // It never left this process, which knows no more of it.
+            Owner::Me(record) if state.owner == self.replica && record.generation == 0 => {
+                return Err(outcome(Found::Nothing, state));
+            }
+            Owner::Me(_) => {}
         }
         let Some(takeover) = state.takeover.clone() else {
             let why = "the process that held this call is gone, and its server cannot resume it";
@@ -76,7 +81,7 @@ impl Backend {
         // In this order: the call may end at once.
         expected.arrived(sender);
         taken.go_on(self, mailbox);
-        Ok(Whereabouts::Here)
+        Ok(Sought::Here)
     }
 
     /// Goes on reading where the call stood.
@@ -211,11 +216,10 @@ impl Drop for Borrowed {
 
 /// Nothing was touched: the same re-issue may find the server later.
 fn out_of_reach() -> Reply {
-    let why = "the server of this call cannot be reached at the moment";
-    failed(why, true)
+    unavailable("the server of this call cannot be reached at the moment")
 }
 
 /// Nothing was touched: whoever comes next may go on.
 pub(super) fn shutting_down() -> Reply {
-    failed("the gateway is shutting down", true)
+    unavailable("the gateway is shutting down")
 }

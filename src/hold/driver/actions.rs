@@ -1,18 +1,21 @@
 //! How a driver carries out what its call wants done.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Driver, Outgoing, Sent, Upstream};
+use super::{Driver, Outgoing, Sending, Sent, Upstream};
 use crate::call::{Action, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
 use crate::hold::seal::HoldId;
+use crate::hold::shared::OUTCOME_BYTES_MAX;
 use crate::observe::chain;
+use crate::session::{Lease, Sender};
 
 /// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
 /// at once; one that answers with one JSON body is told after this.
@@ -189,26 +192,28 @@ impl Driver {
             Upstream::Leasing(_) | Upstream::Over => return,
         };
         lease.set_fate(fate);
-        let (sending, outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
-        if sending.is_none() && outbox.is_empty() {
+        let (sending, mut outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
+        let doubtful = (fate == SessionFate::Retire).then(|| self.shared_hold());
+        let doubtful = doubtful.flatten();
+        if sending.is_none() && outbox.is_empty() && doubtful.is_none() {
             return;
         }
         let sender = lease.sender();
         let until_told = (fate == SessionFate::Retire).then_some(lease);
+        let backend = Arc::clone(&self.backend);
         self.backend.tasks.spawn(async move {
+            if let (Some(hold), Some(lease)) = (doubtful, &until_told)
+                && !backend.owns(hold).await
+            {
+                tracing::warn!(?hold, "a held call was taken over by another replica");
+                lease.leave();
+                outbox.retain(|outgoing| outgoing.is_needed);
+            }
             if let Some(exchange) = &mut exchange {
                 // On another connection a cancellation could overtake its request.
                 let _ = tokio::time::timeout(ANSWER_WAIT, exchange.answered()).await;
             }
-            if let Some(sending) = sending {
-                let _ = sending.await;
-            }
-            for Outgoing { message, .. } in outbox {
-                if let Err(error) = sender.send(message).await {
-                    let error = chain(&error);
-                    tracing::debug!(error, "a farewell did not reach the server");
-                }
-            }
+            send_all(sender, sending, outbox).await;
             drop(until_told);
         });
     }
@@ -232,12 +237,31 @@ impl Driver {
             lease.leave();
             lease.set_fate(SessionFate::Retire);
         }
-        self.sending = None;
-        self.outbox.clear();
+        self.send_what_is_needed();
         if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
             self.backend.registry.forget(hold);
         }
         self.feed(Event::LetGo);
+    }
+
+    /// Answers that count as given go up, whoever goes on with the call.
+    fn send_what_is_needed(&mut self) {
+        let (sending, mut outbox) = (self.sending.take(), std::mem::take(&mut self.outbox));
+        outbox.retain(|outgoing| outgoing.is_needed);
+        let Some(sender) = self.upstream.lease().map(Lease::sender) else {
+            return;
+        };
+        if sending.is_some() || !outbox.is_empty() {
+            self.backend.tasks.spawn(send_all(sender, sending, outbox));
+        }
+    }
+
+    /// The hold of a call that another replica may have taken over while this one counted as gone.
+    fn shared_hold(&self) -> Option<HoldId> {
+        let may_be_shared = self.held.is_some()
+            && self.seal.can_be_taken_over()
+            && self.backend.shared.has_others();
+        may_be_shared.then(|| self.seal.hold()).flatten()
     }
 
     /// Leaves the outcome behind for re-issues. Those that are still in the mailbox find it when that is gone.
@@ -261,15 +285,17 @@ impl Driver {
     /// Tells other processes, beside everything else.
     fn share_outcome(&self, hold: HoldId, rounds: &Rounds, ttl: Duration) {
         let backend = Arc::clone(&self.backend);
-        let outcome = backend.shared.has_others().then(|| rounds.to_bytes());
+        let is_kept = backend.shared.has_others() && rounds.weight() <= OUTCOME_BYTES_MAX;
+        let outcome = is_kept.then(|| rounds.to_bytes());
         self.backend.tasks.spawn(async move {
             let (shared, me) = (&backend.shared, backend.replica);
             // In this order: a record that is gone would let the answers be given again.
             let told = match outcome {
-                Some(outcome) => match shared.remember(hold, outcome.into(), ttl).await {
+                Some(outcome) => match shared.remember(hold, me, outcome.into(), ttl).await {
                     Ok(()) => shared.release(hold, me, ttl).await,
                     error => error,
                 },
+                None if shared.has_others() => shared.release(hold, me, ttl).await,
                 None => shared.release(hold, me, Duration::ZERO).await,
             };
             if let Err(error) = told {
@@ -277,5 +303,18 @@ impl Driver {
                 tracing::warn!(?hold, error, "an outcome is known to this process alone");
             }
         });
+    }
+}
+
+/// Sends what is on its way to a server, and then what waits.
+async fn send_all(sender: Sender, sending: Option<Sending>, outbox: VecDeque<Outgoing>) {
+    if let Some(sending) = sending {
+        let _ = sending.await;
+    }
+    for Outgoing { message, .. } in outbox {
+        if let Err(error) = sender.send(message).await {
+            let error = chain(&error);
+            tracing::debug!(error, "a last message did not reach the server");
+        }
     }
 }

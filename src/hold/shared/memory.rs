@@ -69,10 +69,11 @@ struct Entry {
     taken: Option<Answers>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answers {
     round: Round,
-    digest: AnswersDigest,
+    /// Nothing when they were taken back.
+    digest: Option<AnswersDigest>,
     by: ReplicaId,
 }
 
@@ -211,7 +212,8 @@ impl Shared for Memory {
                 Err(other) => return Ok(Taken::Lost(other)),
             };
             let taken = match entry.taken {
-                Some(before) if (before.round, before.digest) == (round, digest) => {
+                Some(before) if (before.round, before.digest) == (round, None) => Taken::Fresh,
+                Some(before) if (before.round, before.digest) == (round, Some(digest)) => {
                     Taken::Again(before.by)
                 }
                 Some(before) if before.round >= round => Taken::Otherwise,
@@ -220,12 +222,34 @@ impl Shared for Memory {
             if taken == Taken::Fresh {
                 entry.taken = Some(Answers {
                     round,
-                    digest,
+                    digest: Some(digest),
                     by: stake.me,
                 });
             }
             self.write(&mut rooms, &stake, entry)?;
             Ok(taken)
+        })
+    }
+
+    fn take_back(&self, stake: Stake, round: Round, digest: AnswersDigest) -> Pending<'_, ()> {
+        done(move || {
+            let mut rooms = self.rooms();
+            let mine = Answers {
+                round,
+                digest: Some(digest),
+                by: stake.me,
+            };
+            let entry = rooms.holds.get(&stake.hold).copied();
+            if let Some(entry) = entry
+                && (entry.owner, entry.taken) == (stake.me, Some(mine))
+            {
+                let taken = Some(Answers {
+                    digest: None,
+                    ..mine
+                });
+                self.write(&mut rooms, &stake, Entry { taken, ..entry })?;
+            }
+            Ok(())
         })
     }
 
@@ -240,12 +264,20 @@ impl Shared for Memory {
         })
     }
 
-    fn remember(&self, hold: HoldId, outcome: Bytes, ttl: Duration) -> Pending<'_, ()> {
+    fn remember(
+        &self,
+        hold: HoldId,
+        me: ReplicaId,
+        outcome: Bytes,
+        ttl: Duration,
+    ) -> Pending<'_, ()> {
         let room = self.limits.outcome_bytes_max;
         done(move || {
-            let outcomes = &mut self.rooms().outcomes;
-            store(outcomes, hold, outcome, OUTCOME_BYTES_MAX, ttl);
-            outcomes.shrink(room);
+            let mut rooms = self.rooms();
+            if rooms.holds.get(&hold).is_none_or(|entry| entry.owner == me) {
+                store(&mut rooms.outcomes, hold, outcome, OUTCOME_BYTES_MAX, ttl);
+                rooms.outcomes.shrink(room);
+            }
             Ok(())
         })
     }
@@ -340,7 +372,7 @@ mod tests {
 
         let ten = || Bytes::from_static(&[0; 10]);
         for n in 1..=3 {
-            memory.remember(HoldId([n; 16]), ten(), LONG).await.unwrap();
+            memory.remember(HoldId([n; 16]), ME, ten(), LONG).await.unwrap();
         }
         assert_eq!(memory.recall(HoldId([1; 16])).await.unwrap(), None);
         assert_eq!(memory.recall(HoldId([3; 16])).await.unwrap(), Some(ten()));

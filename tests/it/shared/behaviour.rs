@@ -272,10 +272,10 @@ async fn a_record_has_an_end(shared: Arc<dyn Shared>) {
 async fn outcomes_and_lists_are_kept_within_their_bounds(shared: Arc<dyn Shared>) {
     let bytes = |len| Bytes::from(vec![b'x'; len]);
     assert_eq!(shared.recall(HOLD).await.unwrap(), None);
-    shared.remember(HOLD, bytes(0), LONG).await.unwrap();
+    shared.remember(HOLD, A, bytes(0), LONG).await.unwrap();
     assert_eq!(shared.recall(HOLD).await.unwrap(), Some(bytes(0)));
     shared
-        .remember(HOLD, bytes(OUTCOME_BYTES_MAX), LONG)
+        .remember(HOLD, A, bytes(OUTCOME_BYTES_MAX), LONG)
         .await
         .unwrap();
     assert_eq!(
@@ -296,7 +296,7 @@ async fn outcomes_and_lists_are_kept_within_their_bounds(shared: Arc<dyn Shared>
 
     // What is too large takes the place of nothing, but what was there is no longer true.
     shared
-        .remember(HOLD, bytes(OUTCOME_BYTES_MAX + 1), LONG)
+        .remember(HOLD, A, bytes(OUTCOME_BYTES_MAX + 1), LONG)
         .await
         .unwrap();
     assert_eq!(shared.recall(HOLD).await.unwrap(), None);
@@ -312,14 +312,14 @@ async fn outcomes_and_lists_are_kept_within_their_bounds(shared: Arc<dyn Shared>
         .await
         .unwrap();
     assert_eq!(shared.list([1; 32]).await.unwrap(), None);
-    shared.remember(HOLD, bytes(7), SHORT).await.unwrap();
+    shared.remember(HOLD, A, bytes(7), SHORT).await.unwrap();
     let is_gone = || async { shared.recall(HOLD).await.unwrap().is_none() };
     eventually("an outcome to be forgotten", is_gone).await;
 
     // The outcome outlives the record of its hold.
     announce(&shared, &[A]).await;
     shared.claim(wanted_by(A)).await.unwrap();
-    shared.remember(HOLD, bytes(7), LONG).await.unwrap();
+    shared.remember(HOLD, A, bytes(7), LONG).await.unwrap();
     shared.release(HOLD, A, Duration::ZERO).await.unwrap();
     assert_eq!(shared.recall(HOLD).await.unwrap(), Some(bytes(7)));
 }
