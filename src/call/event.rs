@@ -9,7 +9,7 @@ use super::reply::{Loss, Reply};
 use super::rounds::{AnswersDigest, Round};
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::discover::ServerIdentity;
-use crate::wire::jsonrpc::{Message, UpstreamId};
+use crate::wire::jsonrpc::Message;
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
 
@@ -77,8 +77,6 @@ pub struct Answers<'a> {
     pub capabilities: ClientCapabilities,
     /// A process that is gone has given these answers to the server, or was about to: they are not given again.
     pub were_given: bool,
-    /// The id under which the request goes up if this leg has to run it anew.
-    pub rerun_id: Option<UpstreamId>,
 }
 
 /// Something to do, in the order given.
@@ -97,7 +95,7 @@ pub enum Action {
     Reply(LegId, Reply),
     /// The exchange is over: let the session go.
     Release(SessionFate),
-    /// Run the request anew under the id that the re-issue brought.
+    /// Run the request anew, under an id of its own: see [`super::Call::starts_as`].
     Start,
     /// The call has ended: nothing follows.
     End,

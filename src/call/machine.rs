@@ -146,6 +146,11 @@ impl Call {
         self.spec.id
     }
 
+    /// The request goes up once more, under this id.
+    pub fn starts_as(&mut self, id: UpstreamId) {
+        self.spec.id = id;
+    }
+
     /// Whether its client may be asked anything.
     #[must_use]
     pub fn may_ask(&self) -> bool {
@@ -214,6 +219,7 @@ impl Call {
             Event::Leased(identity) => {
                 self.identity = identity;
                 self.heard.forget();
+                self.recall = Recall::default();
                 self.upstream = Upstream::Live;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;

@@ -16,7 +16,7 @@ use crate::translate::input_request::{InputKind, InputRequest};
 use crate::translate::input_response::{self, Rejection};
 use crate::translate::result;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::{self, ServerId, UpstreamId};
+use crate::wire::jsonrpc::{self, ServerId};
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
@@ -55,7 +55,7 @@ impl Call {
                     self.actions.truncate(kept);
                 }
                 self.spec.capabilities = answers.capabilities;
-                self.go_on(now, goes_on, answers.rerun_id, seal);
+                self.go_on(now, goes_on, seal);
             }
         }
     }
@@ -137,12 +137,12 @@ impl Call {
         self.questions.keep(question);
     }
 
-    fn go_on(&mut self, now: Moment, goes_on: bool, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
+    fn go_on(&mut self, now: Moment, goes_on: bool, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
             if let Upstream::ToRerun { is_declined } = self.upstream {
                 self.upstream = Upstream::Away;
-                self.run_anew(rerun_id, is_declined);
+                self.run_anew(is_declined);
             }
         } else if goes_on {
             // The server may ask more now that it was answered: one round for all of it.
@@ -153,15 +153,11 @@ impl Call {
         }
     }
 
-    fn run_anew(&mut self, id: Option<UpstreamId>, is_declined: bool) {
+    fn run_anew(&mut self, is_declined: bool) {
         if is_declined {
             return self.finish(self.declined(), SessionFate::Reuse);
         }
-        let Some(id) = id else {
-            return self.finish(failed("the call has ended", false), SessionFate::Reuse);
-        };
         self.reruns += 1;
-        self.spec.id = id;
         self.actions.push_back(Action::Start);
     }
 

@@ -112,6 +112,7 @@ impl Bench {
         while let Some(action) = self.call.next_action() {
             assert!(!was_ended, "an ended call did something: {action:?}");
             if matches!(action, Action::Start) {
+                self.call.starts_as(UpstreamId(100 + self.legs));
                 self.departs();
             }
             self.note(action);
@@ -172,7 +173,6 @@ impl Bench {
             responses: RawObject::parse(responses.as_bytes()).unwrap(),
             capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
             were_given: std::mem::take(&mut self.were_given),
-            rerun_id: Some(UpstreamId(100 + self.legs)),
         };
         self.feed(Event::Reissue(leg(self.legs), answers));
         self.legs

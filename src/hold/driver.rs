@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
-use super::order::{Answer, Order, UpstreamRequest, crowded};
+use super::order::{Again, Answer, Order, UpstreamRequest, crowded};
 use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
@@ -93,6 +93,8 @@ struct Driver {
     call: Call,
     seal: HoldSeal,
     request: UpstreamRequest,
+    /// What it is made of, if it may have to run anew in this leg.
+    again: Option<Again>,
     /// What has to be checked before the request goes up.
     unchecked: Option<Box<Unchecked>>,
     /// The request is for a list of tools from its beginning, made at this epoch.
@@ -189,6 +191,7 @@ impl Driver {
             caller,
             call,
             request,
+            again: None,
             unchecked,
             lists_tools,
             place,
@@ -326,7 +329,7 @@ impl Driver {
             round,
             digest,
             responses,
-            rerun,
+            again,
             caller,
             were_given,
             sink,
@@ -348,19 +351,18 @@ impl Driver {
         self.log_level = leg.log_level;
         let responses = RawObject::parse(&responses).unwrap_or_default();
         let capabilities = self.caller.key.capabilities.clone();
-        let rerun_id = rerun.as_ref().map(|request| request.id);
+        if let Some(mut again) = again {
+            self.unchecked = again.unchecked.take();
+            self.again = Some(again);
+        }
         let answers = Answers {
             round,
             digest,
             responses,
             capabilities,
             were_given,
-            rerun_id,
         };
         self.feed(Event::Reissue(leg, answers));
-        if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
-            self.request = request;
-        }
     }
 
     /// Goes on as a stream to the first leg, on a task of its own.

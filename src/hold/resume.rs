@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::backend::Backend;
-use super::order::{Answer, UpstreamRequest};
+use super::order::{Again, Answer};
 use super::registry::Found;
 use super::seal::{self, State};
 use super::shared::{Claim, Stake, Taken, Unavailable};
@@ -39,8 +39,8 @@ pub struct Brought {
     pub caller: Arc<Caller>,
     /// Its raw `inputResponses` object.
     pub responses: Bytes,
-    /// The request under a fresh id, if its state says that it has to run anew.
-    pub rerun: Option<UpstreamRequest>,
+    /// The request, if it may have to run anew.
+    pub again: Option<Again>,
     /// How far it may go.
     pub reach: Reach,
 }
@@ -163,7 +163,7 @@ impl Backend {
             leg,
             caller,
             responses,
-            rerun,
+            again,
             ..
         } = brought;
         let (sink, stream) = leg_channel();
@@ -172,7 +172,7 @@ impl Backend {
             round,
             digest,
             responses,
-            rerun,
+            again,
             caller,
             were_given,
             sink,

@@ -148,3 +148,18 @@ fn rounds_before_and_after_the_one_that_is_open_are_refused() {
     bench.reissues(4, YES);
     bench.did(&["reply 3 answered"]);
 }
+
+#[test]
+fn a_call_that_runs_anew_hears_the_questions_of_its_new_session() {
+    let mut bench = bench(vec![settled(0), open(1, "a", None)]);
+    bench.asks(1, "a");
+    bench.reissues(3, YES);
+    bench.server(&visits(7, 1));
+    bench.did(&["result 1", "reuse", "reply 2 asks elicitation as 4 rerun"]);
+    bench.reissues(4, r#"{"elicitation":{"action":"accept"}}"#);
+    bench.did(&["start"]);
+    // Each session counts from the beginning.
+    bench.asks(0, "b");
+    bench.waits();
+    bench.did(&["reply 3 asks b as 5"]);
+}

@@ -32,9 +32,14 @@ impl Driver {
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
                 Action::Release(fate) => self.release(fate),
-                Action::Start => self.begin(),
+                Action::Start => self.start_anew(),
                 Action::End => self.upstream = Upstream::Over,
             }
+        }
+        if self.call.is_parked() {
+            // The re-issue brings the request again; a hold must not keep a large body alive.
+            self.again = None;
+            self.unchecked = None;
         }
         let Some(lease) = self.upstream.lease() else {
             return;
@@ -59,6 +64,18 @@ impl Driver {
         if self.sending.is_none() && self.call.is_running() {
             self.depart();
         }
+    }
+
+    /// The request goes up once more, on another session and under another id.
+    fn start_anew(&mut self) {
+        let Some(again) = &self.again else {
+            return self.feed(Event::Abandon("the call has ended"));
+        };
+        let id = self.backend.pool.next_id();
+        self.request = again.request(id, self.call.method());
+        self.call.starts_as(id);
+        self.is_replaced = false;
+        self.begin();
     }
 
     /// Lets what is to be sent wait for something.

@@ -70,6 +70,7 @@ impl TakenOver {
             call: self.call,
             seal: self.seal,
             request,
+            again: None,
             unchecked: None,
             lists_tools: None,
             place: None,
