@@ -19,6 +19,7 @@ pub mod driver;
 mod holdseal;
 pub mod order;
 pub mod registry;
+pub mod replay;
 pub mod resume;
 pub mod seal;
 pub mod shared;

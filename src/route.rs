@@ -332,7 +332,7 @@ impl Gateway {
 
     async fn resume(
         &self,
-        state: State,
+        mut state: State,
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
         (headers, body, unchecked): (ClientHeaders<'_>, &Bytes, Option<Box<Unchecked>>),
@@ -341,8 +341,15 @@ impl Gateway {
         let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
             body.slice_ref(raw.get().as_bytes())
         });
-        let again = state.rerun.then(|| Again {
-            params: body.slice_ref(admitted.raw_params.get().as_bytes()),
+        let params = body.slice_ref(admitted.raw_params.get().as_bytes());
+        // The operator may have changed their mind since it was sealed.
+        let replay = self.backend.replays.of(admitted.method, &params);
+        state
+            .replay
+            .take_if(|said| !replay.allows(said.is_annotated));
+        let may_run_anew = state.rerun || state.replay.is_some();
+        let again = may_run_anew.then(|| Again {
+            params,
             headers: headers.passed_on(),
             unchecked,
         });

@@ -174,24 +174,32 @@ impl Driver {
             place,
             responses,
         } = order;
+        let seal = HoldSeal::new(&backend, method, &caller, params.clone());
+        let kept = seal.nothing_kept();
+        let again = kept.is_some().then(|| Again {
+            params,
+            headers: request.headers.clone(),
+            unchecked: None,
+        });
         let spec = CallSpec {
             id: request.id,
             method,
             capabilities: caller.key.capabilities.clone(),
             hints: method.is_cacheable().then_some(backend.hints),
             supplied: responses,
+            kept,
         };
         let (first, log_level) = (Some((leg.id, VecDeque::new())), leg.log_level);
         let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
         let mut driver = Self {
-            seal: HoldSeal::new(&backend, method, &caller, params),
+            seal,
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
             upstream: Upstream::Over,
             backend,
             caller,
             call,
             request,
-            again: None,
+            again,
             unchecked,
             lists_tools,
             place,

@@ -85,6 +85,19 @@ async fn keys(redis: &RedisServer, pattern: &str, count: usize) {
     .await;
 }
 
+/// All that can be read in it.
+async fn everything(redis: &RedisServer) -> String {
+    let mut read = String::new();
+    for key in redis.cli(&["KEYS", "*"]).await.lines() {
+        let command = match redis.cli(&["TYPE", key]).await.as_str() {
+            "hash" => "HGETALL",
+            _ => "GET",
+        };
+        read += &redis.cli(&[command, key]).await;
+    }
+    read
+}
+
 fn at(gateway: &Gateway, request: &Request) -> Request {
     request.clone().by(&Client::of(gateway))
 }
@@ -314,4 +327,45 @@ async fn a_rolling_restart_hands_its_holds_over() {
     assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (1, 3));
     assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
     cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn a_lost_call_is_run_again_by_one_replica_alone() {
+    let mut cluster = Cluster::of(Manner::default()).await;
+    cluster.config = cluster.config.backend("replay", "\"always\"");
+    let [a, b, c] = cluster.replicas().await;
+    let (request, asked) = held(&a, "three").await;
+    let asked = request.answer(&asked, ada()).send().await.asked();
+    a.kill().await;
+    let rome = accept(json!({"city": "Rome"}));
+    let reissue = |gateway| at(gateway, &request).answer(&asked, rome.clone());
+    let (one, two, three) = (reissue(&b), reissue(&c), reissue(&b));
+    let replies = tokio::join!(one.send(), two.send(), three.send());
+    let asked = replies.0.asked();
+    assert_eq!(asked.key(), "street");
+    for reply in [replies.1, replies.2] {
+        assert_eq!(reply.asked().state, asked.state);
+    }
+    assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (2, 3));
+    let replayed = "holdfast_replayed_total";
+    assert_eq!(b.metric(replayed).await + c.metric(replayed).await, 1);
+    // Whichever has it now may go too.
+    let (gone, left) = match b.metric(replayed).await {
+        1 => (b, c),
+        _ => (c, b),
+    };
+    gone.kill().await;
+    let street = accept(json!({"street": "Via Appia"}));
+    let last = at(&left, &request).answer(&asked, street);
+    let text = text_of(last.send().await.result()).to_owned();
+    assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
+    assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (3, 6));
+    // Neither in Redis nor in a log is any of it to be read.
+    keys(&cluster.redis, OUTCOMES, 1).await;
+    let dump = everything(&cluster.redis).await;
+    assert!(!dump.is_empty());
+    for text in [dump, left.log()] {
+        assert!(!text.contains("Rome") && !text.contains("Appia"), "{text}");
+    }
+    cluster.ends([left]).await;
 }

@@ -25,13 +25,7 @@ fn settled(n: u32) -> Asked {
 
 /// A call in round 3 that comes from elsewhere.
 fn bench(asked: Vec<Asked>) -> Bench {
-    let spec = CallSpec {
-        id: UpstreamId(7),
-        method: Method::ToolsCall,
-        capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
-        hints: None,
-        supplied: None,
-    };
+    let spec = spec(Method::ToolsCall, ALL);
     let call = Call::taken_over(
         spec,
         Arc::new(limits()),
@@ -70,13 +64,7 @@ fn a_question_that_is_carried_along_is_checked_like_any_other() {
 
 #[test]
 fn a_question_that_is_none_is_not_taken_over() {
-    let spec = CallSpec {
-        id: UpstreamId(7),
-        method: Method::ToolsCall,
-        capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
-        hints: None,
-        supplied: None,
-    };
+    let spec = spec(Method::ToolsCall, ALL);
     let asked = vec![open(5, "a", Some("{}"))];
     let round = (Round(1), asked);
     let taken = Call::taken_over(

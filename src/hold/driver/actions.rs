@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{Driver, Outgoing, Sent, Upstream};
-use crate::call::{Action, Event, LegId, Reply, Rounds, SessionFate, failed};
+use crate::call::{Action, Anew, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
@@ -32,7 +32,7 @@ impl Driver {
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
                 Action::Release(fate) => self.release(fate),
-                Action::Start => self.start_anew(),
+                Action::Start(why) => self.start_anew(why),
                 Action::End => self.upstream = Upstream::Over,
             }
         }
@@ -67,14 +67,25 @@ impl Driver {
     }
 
     /// The request goes up once more, on another session and under another id.
-    fn start_anew(&mut self) {
+    fn start_anew(&mut self, why: Anew) {
         let Some(again) = &self.again else {
             return self.feed(Event::Abandon("the call has ended"));
         };
         let id = self.backend.pool.next_id();
         self.request = again.request(id, self.call.method());
         self.call.starts_as(id);
+        if why == Anew::Lost {
+            let (hold, runs) = (self.seal.known_hold(), self.call.runs());
+            tracing::info!(
+                backend = self.backend.name,
+                ?hold,
+                runs,
+                "a lost call is run again"
+            );
+            self.backend.metrics.replayed.inc();
+        }
         self.is_replaced = false;
+        self.seal.begins_session();
         self.begin();
     }
 
@@ -230,7 +241,8 @@ impl Driver {
         });
     }
 
-    /// This process ends: a call that another one can take over is left to it, any other is ended in good order.
+    /// This process ends: a call that another one can take over or run again is left to it, any other is ended in good
+    /// order.
     pub(super) fn stop(&mut self) {
         if self.call.is_parked() && self.seal.can_be_taken_over() {
             tracing::info!(
@@ -240,7 +252,27 @@ impl Driver {
             );
             return self.let_go();
         }
+        if self.call.is_parked() && self.can_be_run_elsewhere() {
+            tracing::info!(
+                backend = self.backend.name,
+                hold = ?self.seal.hold(),
+                "a held call is left for another process to run again"
+            );
+            self.forget_hold();
+            return self.feed(Event::PutOff);
+        }
         self.feed(Event::Abandon("the gateway is shutting down"));
+    }
+
+    fn can_be_run_elsewhere(&self) -> bool {
+        self.call.may_be_replayed(&self.seal) && self.backend.keys.are_lasting()
+    }
+
+    /// The call goes on in another process, or may.
+    fn forget_hold(&mut self) {
+        if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
+            self.backend.registry.forget(hold);
+        }
     }
 
     /// Ends the call here without a word to its server: its session is another process' from now on.
@@ -252,9 +284,7 @@ impl Driver {
         }
         self.sending = None;
         self.outbox.clear();
-        if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
-            self.backend.registry.forget(hold);
-        }
+        self.forget_hold();
         self.feed(Event::LetGo);
     }
 
