@@ -17,6 +17,7 @@ use tracing::Instrument;
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
 use super::order::{Again, Answer, Order, UpstreamRequest, crowded};
+use super::seal::HoldId;
 use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
@@ -40,7 +41,21 @@ use waits::{Inputs, leg_gone, next_mail, sleep_until};
 const LEGS_MAX: usize = 64;
 
 type Sending = Pin<Box<dyn Future<Output = Sent> + Send>>;
-type Leasing = Pin<Box<dyn Future<Output = Result<Lease, Reply>> + Send>>;
+type Leasing = Pin<Box<dyn Future<Output = Result<Lease, NoLease>> + Send>>;
+
+/// Why a call gets no session.
+enum NoLease {
+    /// There is none to be had.
+    Refused(Reply),
+    /// Another process has the call by now.
+    Moved,
+}
+
+impl From<Reply> for NoLease {
+    fn from(reply: Reply) -> Self {
+        Self::Refused(reply)
+    }
+}
 
 /// A one-way message to the server, and whether the call can go on without it.
 struct Outgoing {
@@ -124,7 +139,7 @@ struct Driver {
 
 /// What happened next to a call.
 enum Happened {
-    Leased(Result<Lease, Reply>),
+    Leased(Result<Lease, NoLease>),
     Message(Origin, Bytes),
     ExchangeOver(Option<UpstreamError>),
     SessionOver(UpstreamError),
@@ -215,16 +230,21 @@ impl Driver {
             held: None,
             recall: None,
         };
-        driver.begin();
+        driver.begin(None);
         driver
     }
 
-    /// Goes for a session; the request goes up when it is there.
-    fn begin(&mut self) {
+    /// Goes for a session; the request goes up when it is there. A `hold` has to be this process' own still.
+    fn begin(&mut self, hold: Option<HoldId>) {
         let (backend, caller) = (Arc::clone(&self.backend), Arc::clone(&self.caller));
         let (method, log_level) = (self.call.method(), self.log_level);
         let unchecked = self.unchecked.take();
         self.upstream = Upstream::Leasing(Box::pin(async move {
+            if let Some(hold) = hold
+                && backend.has_moved(hold).await
+            {
+                return Err(NoLease::Moved);
+            }
             let mut lease = backend.lease(&caller, method, log_level).await?;
             if let Some(call) = unchecked {
                 let tools = &backend.tools;
@@ -260,7 +280,8 @@ impl Driver {
     fn apply(&mut self, happened: Happened) {
         match happened {
             Happened::Leased(Ok(lease)) => self.leased(lease),
-            Happened::Leased(Err(reply)) => {
+            Happened::Leased(Err(NoLease::Moved)) => self.let_go(),
+            Happened::Leased(Err(NoLease::Refused(reply))) => {
                 self.upstream = Upstream::Over;
                 self.feed(Event::Refused(reply));
             }

@@ -100,11 +100,6 @@ impl HoldSeal {
             .get_or_init(|| seal::random_bytes().ok().map(HoldId))
     }
 
-    /// The same, if the call was held before.
-    pub(super) fn known_hold(&self) -> Option<HoldId> {
-        self.hold.get().copied().flatten()
-    }
-
     /// The call is on another session from now on.
     pub(super) fn begins_session(&mut self) {
         self.trail = Trail::default();

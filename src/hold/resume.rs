@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::backend::Backend;
 use super::order::{Again, Answer};
 use super::registry::Found;
-use super::seal::{self, State};
+use super::seal::{self, HoldId, ReplicaId, State};
 use super::shared::{Claim, Stake, Taken, Unavailable};
 use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
@@ -200,12 +200,22 @@ impl Backend {
 
     /// What this process wants with a call. It is noted for as long as anybody may come for it.
     fn stake(&self, state: &State) -> Stake {
+        self.stake_in(state.hold, state.owner)
+    }
+
+    fn stake_in(&self, hold: HoldId, sealed_owner: ReplicaId) -> Stake {
         Stake {
-            hold: state.hold,
-            sealed_owner: state.owner,
+            hold,
+            sealed_owner,
             me: self.replica,
             ttl: self.limits.hold_ttl + self.outcome_ttl,
         }
+    }
+
+    /// Whether another process, which lives, has taken a call over that is here. As long as nobody can say, none has.
+    pub(super) async fn has_moved(&self, hold: HoldId) -> bool {
+        let stake = self.stake_in(hold, self.replica);
+        matches!(self.shared.claim(stake).await, Ok(Claim::Other(_)))
     }
 
     /// Another process has taken the call over that is here: it is left to it.

@@ -1,6 +1,12 @@
 //! Several replicas: any of them takes any re-issue, whoever holds the call, and whoever has died.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
+use holdfast::cluster::redis::Redis;
+use holdfast::hold::seal::{ReplicaId, SealingKeys};
+use holdfast::hold::shared::{Claim, Shared, Stake};
 use serde_json::{Value, json};
 
 use crate::support::client::{Asked, Client, Request};
@@ -368,4 +374,49 @@ async fn a_lost_call_is_run_again_by_one_replica_alone() {
         assert!(!text.contains("Rome") && !text.contains("Appia"), "{text}");
     }
     cluster.ends([left]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_another_replica_has_by_now_is_not_run_again_where_it_was() {
+    let mut cluster = Cluster::of(Manner::default()).await;
+    cluster.config = cluster.config.backend("replay", "\"always\"");
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("cut", move |call| {
+        let gate = passed.clone();
+        async move {
+            call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::Cut
+        }
+    });
+    let [a] = cluster.replicas().await;
+    let (request, asked) = held(&a, "cut").await;
+    let leg = request.answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    // It seems to have died, and another one has taken the call over.
+    let keys = Arc::new(SealingKeys::new(&[[1; 32]]).unwrap());
+    let state = keys.open(&asked.state).unwrap();
+    let shared = Redis::new(cluster.redis.settings(), keys).unwrap();
+    let (me, ttl) = (ReplicaId([9; 8]), Duration::from_secs(60));
+    shared.announce(me, "127.0.0.1:1", ttl).await.unwrap();
+    let stake = Stake {
+        hold: state.hold,
+        sealed_owner: state.owner,
+        me,
+        ttl,
+    };
+    eventually("the call to move", || async {
+        shared.leave(state.owner).await.unwrap();
+        matches!(shared.claim(stake).await, Ok(Claim::Mine(_)))
+    })
+    .await;
+    gate.open();
+    leg.finish().await.lost(true);
+    assert_eq!(cluster.puppet.starts("cut"), 1);
+    shared.leave(me).await.unwrap();
+    cluster.ends([a]).await;
 }

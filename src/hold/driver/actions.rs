@@ -74,8 +74,9 @@ impl Driver {
         let id = self.backend.pool.next_id();
         self.request = again.request(id, self.call.method());
         self.call.starts_as(id);
+        let hold = self.held.as_ref().and_then(|_| self.seal.hold());
         if why == Anew::Lost {
-            let (hold, runs) = (self.seal.known_hold(), self.call.runs());
+            let runs = self.call.runs();
             tracing::info!(
                 backend = self.backend.name,
                 ?hold,
@@ -86,7 +87,7 @@ impl Driver {
         }
         self.is_replaced = false;
         self.seal.begins_session();
-        self.begin();
+        self.begin(hold);
     }
 
     /// Lets what is to be sent wait for something.

@@ -129,7 +129,7 @@ impl Driver {
                 "a forgotten session is replaced"
             );
             self.is_replaced = true;
-            return self.begin();
+            return self.begin(None);
         }
         if self.recall.is_some() {
             return self.lose_recalled();
