@@ -420,3 +420,21 @@ async fn a_call_that_another_replica_has_by_now_is_not_run_again_where_it_was() 
     shared.leave(me).await.unwrap();
     cluster.ends([a]).await;
 }
+
+#[tokio::test]
+async fn what_a_rolling_restart_cannot_hand_over_is_run_again() {
+    let mut cluster = Cluster::of(Manner::default()).await;
+    cluster.config = cluster
+        .config
+        .timer("shutdown_deadline", "200ms")
+        .backend("replay", "\"always\"");
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "name").await;
+    assert_eq!(a.terminate().await, 0);
+    keys(&cluster.redis, REPLICAS, 1).await;
+    let reply = at(&b, &request).answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (2, 2));
+    b.settled().await;
+    assert_eq!(b.terminate().await, 0);
+}
