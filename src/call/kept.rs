@@ -101,7 +101,6 @@ impl Kept {
 }
 
 /// How a call stands towards being run again.
-#[derive(Debug)]
 pub(super) struct Reserve {
     pub(super) kept: Kept,
     bytes_max: usize,
@@ -110,6 +109,14 @@ pub(super) struct Reserve {
     brought: Vec<(Reading, Box<RawValue>)>,
     /// The latest progress that the present leg was told: a run that begins at the beginning must not fall behind it.
     pub(super) told: Option<f64>,
+}
+
+/// Without what was answered.
+impl fmt::Debug for Reserve {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let brought = self.brought.len();
+        write!(formatter, "Reserve({:?}, {brought} brought)", self.kept)
+    }
 }
 
 impl Reserve {

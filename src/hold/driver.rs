@@ -109,7 +109,7 @@ struct Driver {
     seal: HoldSeal,
     request: UpstreamRequest,
     /// What it is made of, if it may have to run anew in this leg.
-    again: Option<Again>,
+    again: Option<Box<Again>>,
     /// What has to be checked before the request goes up.
     unchecked: Option<Box<Unchecked>>,
     /// The request is for a list of tools from its beginning, made at this epoch.
@@ -191,11 +191,12 @@ impl Driver {
         } = order;
         let seal = HoldSeal::new(&backend, method, &caller, params.clone());
         let kept = seal.nothing_kept();
-        let again = kept.is_some().then(|| Again {
+        let again = || Again {
             params,
             headers: request.headers.clone(),
             unchecked: None,
-        });
+        };
+        let again = kept.is_some().then(|| Box::new(again()));
         let spec = CallSpec {
             id: request.id,
             method,
@@ -382,7 +383,7 @@ impl Driver {
         let capabilities = self.caller.key.capabilities.clone();
         if let Some(mut again) = again {
             self.unchecked = again.unchecked.take();
-            self.again = Some(again);
+            self.again = Some(Box::new(again));
         }
         let answers = Answers {
             round,

@@ -419,5 +419,10 @@ proptest! {
             let bytes = postcard::to_allocvec(&kept).unwrap().len();
             prop_assert!(bytes <= limits().replay_answers_max + 8, "{} bytes", bytes);
         }
+        let bench = &mut life.bench;
+        bench.feed(Event::Abandon("the end"));
+        for leg in 2..=bench.legs {
+            prop_assert_eq!(bench.replies.get(&leg), Some(&1), "leg {}", leg);
+        }
     }
 }

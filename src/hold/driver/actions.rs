@@ -74,8 +74,9 @@ impl Driver {
         let id = self.backend.pool.next_id();
         self.request = again.request(id, self.call.method());
         self.call.starts_as(id);
-        let hold = self.held.as_ref().and_then(|_| self.seal.hold());
+        let mut hold = None;
         if why == Anew::Lost {
+            hold = self.held.as_ref().and_then(|_| self.seal.hold());
             let runs = self.call.runs();
             tracing::info!(
                 backend = self.backend.name,
