@@ -19,18 +19,21 @@ mod asking;
 mod ending;
 mod event;
 mod heard;
+mod kept;
 mod machine;
 mod question;
 mod recall;
 mod reissue;
 mod remembered;
+mod replay;
 mod reply;
 mod rounds;
 #[cfg(test)]
 mod tests;
 mod trail;
 
-pub use event::{Action, Answers, Event, Leg, LegId, Origin, SessionFate};
+pub use event::{Action, Anew, Answers, Event, Leg, LegId, Origin, SessionFate};
+pub use kept::{Kept, Reading};
 pub use machine::{Call, CallSpec};
 pub use recall::lost;
 pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed, unavailable};
@@ -82,6 +85,8 @@ pub struct CallLimits {
     pub questions_max: usize,
     /// How often one call may be run anew after error −32042.
     pub reruns_max: u32,
+    /// How many bytes a call that may be run again keeps of what its client answered.
+    pub replay_answers_max: usize,
     /// What becomes of a question that the client cannot be asked.
     pub missing_capability: MissingCapability,
 }
@@ -95,20 +100,27 @@ pub struct Sealing<'a> {
     pub valid_for: Duration,
     /// The legacy call has ended and the re-issue starts it anew.
     pub rerun: bool,
-    /// The server may have started the call.
+    /// The server may have started the present run of the call.
     pub has_departed: bool,
+    /// It may have started any run of it.
+    pub may_have_run: bool,
     /// The id of its request towards the server.
     pub request: UpstreamId,
     /// The questions that are open, whoever they are shown to.
     pub open: Vec<OpenQuestion<'a>>,
+    /// What it has to be run again with should it be lost; nothing if it never is.
+    pub kept: Option<Kept>,
 }
 
 /// Seals the `requestState` of a round; the shell injects keys, randomness and wall-clock time.
 pub trait Seal {
     /// The sealed state that a re-issue must bring back. `None` when it cannot be sealed: the call then cannot be
     /// held.
-    fn seal(&self, sealing: &Sealing<'_>) -> Option<String>;
+    fn seal(&self, sealing: Sealing<'_>) -> Option<String>;
 
     /// Whether one more call could be held: at the bound a running call is not put at risk by being parked.
     fn has_room(&self) -> bool;
+
+    /// Whether the call is run again should it be lost.
+    fn may_replay(&self) -> bool;
 }

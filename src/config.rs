@@ -13,6 +13,7 @@ use http::{HeaderName, HeaderValue, Uri};
 
 use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
+use crate::hold::replay::Replays;
 use crate::hold::seal::{ReplicaId, SealingKeys};
 use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
@@ -80,6 +81,8 @@ pub struct BackendSettings {
     pub lists: ListCaching,
     /// What becomes of a question that its client cannot be asked.
     pub missing_capability: MissingCapability,
+    /// Which of its lost calls are run again.
+    pub replays: Replays,
 }
 
 /// A legacy server.
@@ -296,6 +299,8 @@ pub struct Limits {
     pub stretch_rounds_max: u32,
     /// How often one call is run anew after error −32042.
     pub reruns_max: u32,
+    /// Bytes of what its client answered that a call which may be run again keeps, in memory and in its `requestState`.
+    pub replay_answers_max: usize,
     /// Bytes of discovery and lists that are answered from memory; what is used least gives way.
     pub cache_bytes_max: usize,
     /// Bytes of remembered outcomes; the oldest give way.
@@ -330,6 +335,8 @@ impl Default for Limits {
             stretch_rounds_max: 6,
             // Clients stop after ten rounds.
             reruns_max: 8,
+            // Some thirty forms. Clients send the state back with each re-issue, and proxies in front allow a body more.
+            replay_answers_max: 4 << 10,
             // Some thousand lists.
             cache_bytes_max: 64 << 20,
             // Some hundred large results.
@@ -390,6 +397,7 @@ impl Settings {
             upstream_silence_max: timers.upstream_silence_max,
             questions_max: self.limits.questions_max,
             reruns_max: self.limits.reruns_max,
+            replay_answers_max: self.limits.replay_answers_max,
             missing_capability: self.backend.missing_capability,
         })
     }

@@ -12,13 +12,14 @@ use tokio::time::Instant;
 
 use crate::call::{AnswersDigest, Leg, Moment, Reply, Round};
 use crate::session::Caller;
-use order::UpstreamRequest;
+use order::Again;
 
 pub mod backend;
 pub mod driver;
 mod holdseal;
 pub mod order;
 pub mod registry;
+pub mod replay;
 pub mod resume;
 pub mod seal;
 pub mod shared;
@@ -125,8 +126,8 @@ pub struct Reissue {
     pub digest: AnswersDigest,
     /// Its raw `inputResponses` object.
     pub responses: Bytes,
-    /// The request under a fresh id, if its state says that it has to run anew.
-    pub rerun: Option<UpstreamRequest>,
+    /// The request, if it may have to run anew.
+    pub again: Option<Again>,
     /// Who brings it.
     pub caller: Arc<Caller>,
     /// Its answers are not given to the server: a process that is gone did so, or was about to.

@@ -84,6 +84,8 @@ pub struct Metrics {
     pub lost: Counter,
     /// Held calls that were taken over from a process that is gone.
     pub taken_over: Counter,
+    /// Runs of lost calls after the first.
+    pub replayed: Counter,
     /// Messages of servers that were not understood.
     pub misheard: Counter,
     /// Notifications that a client was too slow for.
@@ -129,6 +131,7 @@ impl Default for Metrics {
                 "taken_over",
                 "Held calls taken over from a process that is gone",
             ),
+            replayed: counter("replayed", "Runs of lost calls after the first"),
             misheard: counter("misheard", "Messages of servers that were not understood"),
             notes_dropped: counter(
                 "notes_dropped",

@@ -15,7 +15,7 @@ use crate::call::{AuthChallenge, Leg, LegId, Reply, failed};
 use crate::config::{Anonymous, PrincipalSource};
 use crate::hold::backend::Backend;
 use crate::hold::driver;
-use crate::hold::order::{Answer, Order, UpstreamRequest};
+use crate::hold::order::{Again, Answer, Order, UpstreamRequest};
 use crate::hold::resume::{Brought, Reach, Resumed};
 use crate::hold::seal::{self, State};
 use crate::observe::Metrics;
@@ -187,7 +187,8 @@ impl Gateway {
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
                 Ok(state) => {
-                    let resuming = self.resume(state, &admitted, caller, (headers, body), came);
+                    let from = (headers, body, unchecked);
+                    let resuming = self.resume(state, &admitted, caller, from, came);
                     resuming.await.into()
                 }
                 Err(why) => replied(unusable(why)),
@@ -305,12 +306,8 @@ impl Gateway {
         headers: ClientHeaders<'_>,
     ) -> UpstreamRequest {
         let id = self.backend.pool.next_id();
-        let body = request::to_legacy(id, admitted.method, &admitted.params, &admitted.meta);
-        UpstreamRequest {
-            id,
-            body: body.into(),
-            headers: headers.passed_on(),
-        }
+        let (params, meta) = (&admitted.params, &admitted.meta);
+        UpstreamRequest::of(id, admitted.method, (params, meta), headers.passed_on())
     }
 
     fn open(
@@ -335,24 +332,33 @@ impl Gateway {
 
     async fn resume(
         &self,
-        state: State,
+        mut state: State,
         admitted: &Admitted<'_>,
         caller: Arc<Caller>,
-        (headers, body): (ClientHeaders<'_>, &Bytes),
+        (headers, body, unchecked): (ClientHeaders<'_>, &Bytes, Option<Box<Unchecked>>),
         came: Came,
     ) -> Resumed {
         let responses = admitted.responses.map_or(Bytes::from_static(b"{}"), |raw| {
             body.slice_ref(raw.get().as_bytes())
         });
-        let rerun = state
-            .rerun
-            .then(|| self.upstream_request(admitted, headers));
+        let params = body.slice_ref(admitted.raw_params.get().as_bytes());
+        // The operator may have changed their mind since it was sealed.
+        let replay = self.backend.replays.of(admitted.method, &params);
+        state
+            .replay
+            .take_if(|said| !replay.allows(said.is_annotated));
+        let may_run_anew = state.rerun || state.replay.is_some();
+        let again = may_run_anew.then(|| Again {
+            params,
+            headers: headers.passed_on(),
+            unchecked,
+        });
         let brought = Brought {
             leg: self.leg(admitted),
             method: admitted.method,
             caller,
             responses,
-            rerun,
+            again,
             reach: match came {
                 Came::FromClient => Reach::Anywhere,
                 Came::Forwarded => Reach::HereAlone,

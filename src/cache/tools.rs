@@ -85,7 +85,7 @@ impl Weighter<SessionKey, Arc<Known>> for Weight {
 }
 
 /// A call whose headers could not be checked yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Unchecked {
     /// Which tool it calls.
     pub tool: Box<str>,

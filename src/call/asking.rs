@@ -107,14 +107,19 @@ impl Call {
     }
 
     /// The state of the next round.
-    fn sealed(&self, seal: &dyn Seal) -> Option<String> {
-        seal.seal(&Sealing {
+    fn sealed(&mut self, seal: &dyn Seal) -> Option<String> {
+        if !seal.may_replay() {
+            self.reserve = None;
+        }
+        seal.seal(Sealing {
             round: self.rounds.next(),
             valid_for: self.limits.hold_ttl,
-            rerun: matches!(self.upstream, Upstream::ToRerun { .. }),
+            rerun: matches!(self.upstream, Upstream::ToRun(_)),
             has_departed: self.has_departed,
+            may_have_run: self.may_have_run(),
             request: self.spec.id,
             open: self.questions.open_ones().collect(),
+            kept: self.to_keep(),
         })
     }
 

@@ -1,13 +1,10 @@
 //! The ways out of the state machine. All go through `finish`, which lets the session go, replies to all legs
 //! and ends.
 
-use serde_json::json;
-
 use super::event::{Action, SessionFate};
 use super::machine::{Call, Phase, Upstream};
 use super::reply::{Reply, failed, unavailable};
-use crate::wire::jsonrpc;
-use crate::wire::legacy;
+use crate::translate::notification;
 
 impl Call {
     /// The server's own end of the call. A question it left open is its own business, but the session is not
@@ -27,26 +24,29 @@ impl Call {
 
     /// Ends the call because something here did not go on; see [`Call::abandon`].
     pub(super) fn give_up(&mut self, why: &str) {
-        self.abandon(failed(why, self.has_departed));
+        self.abandon(failed(why, self.may_have_run()));
     }
 
     /// Ends the call from this side: the server is told, so that it too can let go.
     pub(super) fn abandon(&mut self, reply: Reply) {
+        self.leave_server(match &reply {
+            Reply::Error(error) => error.message.as_str(),
+            Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
+        });
+        self.finish(reply, SessionFate::Retire);
+    }
+
+    /// Tells the server that nobody answers its questions or waits for its result any more.
+    pub(super) fn leave_server(&mut self, reason: &str) {
         for question in self.questions.take_all() {
             if let Some(answer) = question.abandoned() {
                 self.tell(answer);
             }
         }
         if self.has_departed {
-            let reason = match &reply {
-                Reply::Error(error) => error.message.as_str(),
-                Reply::Result(_) | Reply::Challenge(_) => "no longer wanted",
-            };
-            let params = json!({"requestId": self.spec.id.0, "reason": reason}).to_string();
-            let cancelled = jsonrpc::notification(legacy::CANCELLED, Some(params.as_bytes()));
+            let cancelled = notification::cancelled(self.spec.id, reason);
             self.actions.push_back(Action::Cancel(cancelled));
         }
-        self.finish(reply, SessionFate::Retire);
     }
 
     /// Ends the call: every leg gets `reply`, the session is let go, nothing follows.
@@ -72,6 +72,15 @@ impl Call {
         self.grace = None;
         self.phase = Phase::Ended;
         self.actions.push_back(Action::End);
+    }
+
+    /// Ends this run of the call alone.
+    pub(super) fn put_off(&mut self) {
+        self.leave_server("the call is run again by another process");
+        if std::mem::replace(&mut self.upstream, Upstream::Away) == Upstream::Live {
+            self.actions.push_back(Action::Release(SessionFate::Retire));
+        }
+        self.let_go();
     }
 
     pub(super) fn reply_to_all(&mut self, reply: &Reply) {

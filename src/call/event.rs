@@ -9,7 +9,7 @@ use super::reply::{Loss, Reply};
 use super::rounds::{AnswersDigest, Round};
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::discover::ServerIdentity;
-use crate::wire::jsonrpc::{Message, UpstreamId};
+use crate::wire::jsonrpc::Message;
 use crate::wire::modern::LogLevel;
 use crate::wire::object::RawObject;
 
@@ -48,8 +48,10 @@ pub enum Event<'a> {
     Departed,
     /// The server sent a message.
     Server(Origin, Message<'a>),
-    /// The exchange ended without a final response.
+    /// The way on which its answer was to come is broken.
     Lost(Loss),
+    /// What came instead of its answer is of no use.
+    Failed(Loss),
     /// The request could not be sent at all.
     Refused(Reply),
     /// A further leg brought a `requestState` of this call.
@@ -62,6 +64,21 @@ pub enum Event<'a> {
     Abandon(&'static str),
     /// Another process goes on with the call, or may: end here without a word to the server.
     LetGo,
+    /// Another process runs the call again, or may: end here, and let the server end it too.
+    PutOff,
+}
+
+/// Why a request runs anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anew {
+    /// The server ended its call and wanted visits first (error −32042). One that was declined keeps it from running: the
+    /// server would only ask again.
+    Visited {
+        /// One was.
+        is_declined: bool,
+    },
+    /// It was lost.
+    Lost,
 }
 
 /// What a re-issue brings.
@@ -77,8 +94,6 @@ pub struct Answers<'a> {
     pub capabilities: ClientCapabilities,
     /// A process that is gone has given these answers to the server, or was about to: they are not given again.
     pub were_given: bool,
-    /// The id under which the request goes up if this leg has to run it anew.
-    pub rerun_id: Option<UpstreamId>,
 }
 
 /// Something to do, in the order given.
@@ -97,8 +112,8 @@ pub enum Action {
     Reply(LegId, Reply),
     /// The exchange is over: let the session go.
     Release(SessionFate),
-    /// Run the request anew under the id that the re-issue brought.
-    Start,
+    /// Run the request anew, under an id of its own: see [`super::Call::starts_as`].
+    Start(Anew),
     /// The call has ended: nothing follows.
     End,
 }

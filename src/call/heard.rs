@@ -63,6 +63,11 @@ impl Recall {
         self.settled.contains(id)
     }
 
+    /// Whether a question under this key is still to be said again.
+    pub(super) fn awaits(&self, key: &str) -> bool {
+        self.awaited.iter().any(|(_, awaited)| &**awaited == key)
+    }
+
     /// The key of a question that was awaited.
     pub(super) fn take(&mut self, id: &ServerId) -> Option<Box<str>> {
         let at = self.awaited.iter().position(|(awaited, _)| awaited == id)?;

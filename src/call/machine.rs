@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
+use super::event::{Action, Anew, Event, Leg, LegId, Origin};
 use super::heard::{Heard, Recall};
+use super::kept::{Kept, Reserve};
 use super::question::Questions;
-use super::reply::{Loss, Reply, failed, missing};
+use super::reply::{Reply, failed, missing};
 use super::rounds::Rounds;
 use super::{CallLimits, Moment, Seal};
 use crate::translate::capability::{Capability, ClientCapabilities};
@@ -37,6 +38,8 @@ pub struct CallSpec {
     pub hints: Option<CacheHints>,
     /// The raw `inputResponses` that its first leg already brought.
     pub supplied: Option<Box<RawValue>>,
+    /// What it has to be run again with should it be lost; nothing if it never is.
+    pub kept: Option<Kept>,
 }
 
 /// Where a call stands.
@@ -59,9 +62,8 @@ pub(super) enum Upstream {
     Away,
     /// A session, on which the server works on the request or waits for answers.
     Live,
-    /// The server ended its call and wants visits first: the re-issue runs the request anew, unless a visit was
-    /// declined. Then it would only ask again.
-    ToRerun { is_declined: bool },
+    /// Nothing, until the re-issue runs the request anew.
+    ToRun(Anew),
 }
 
 /// One call. See the [module](super) for what it guarantees.
@@ -93,6 +95,8 @@ pub struct Call {
     /// The request went up: the server may have started it.
     pub(super) has_departed: bool,
     pub(super) reruns: u32,
+    /// How it stands towards being run again; nothing if it never is.
+    pub(super) reserve: Option<Box<Reserve>>,
     /// What the server is to say again of a call that was taken over.
     pub(super) recall: Recall,
     pub(super) actions: VecDeque<Action>,
@@ -110,10 +114,13 @@ impl Call {
     }
 
     /// A call to which nothing has happened yet.
-    pub(super) fn idle(spec: CallSpec, limits: Arc<CallLimits>, phase: Phase) -> Self {
+    pub(super) fn idle(mut spec: CallSpec, limits: Arc<CallLimits>, phase: Phase) -> Self {
+        let kept = spec.kept.take();
+        let reserve = kept.map(|kept| Box::new(Reserve::new(kept, limits.replay_answers_max)));
         Self {
             spec,
             limits,
+            reserve,
             phase,
             legs: Vec::new(),
             questions: Questions::default(),
@@ -138,12 +145,18 @@ impl Call {
         let may_be_stretched =
             self.spec.method.may_ask() && self.rounds.next().0 <= self.limits.stretch_rounds_max;
         self.stretch_at = may_be_stretched.then(|| now + self.limits.leg_max);
+        self.forget_progress();
     }
 
     /// The id of its current request towards the server.
     #[must_use]
     pub fn id(&self) -> UpstreamId {
         self.spec.id
+    }
+
+    /// The request goes up once more, under this id.
+    pub fn starts_as(&mut self, id: UpstreamId) {
+        self.spec.id = id;
     }
 
     /// Whether its client may be asked anything.
@@ -214,6 +227,7 @@ impl Call {
             Event::Leased(identity) => {
                 self.identity = identity;
                 self.heard.forget();
+                self.recall = Recall::default();
                 self.upstream = Upstream::Live;
                 // On a session that was forgotten the request was not read.
                 self.has_departed = false;
@@ -224,19 +238,15 @@ impl Call {
             }
             Event::Departed => self.has_departed = true,
             Event::Server(origin, message) => self.on_server(now, origin, message, seal),
-            // What may have run may still be running: the server is told, for what that is worth.
-            Event::Lost(
-                loss @ Loss::Failed {
-                    may_have_run: true, ..
-                },
-            ) => self.abandon(loss.into()),
-            Event::Lost(loss) => self.finish(loss.into(), SessionFate::Retire),
-            Event::Refused(reply) => self.finish(reply, SessionFate::Retire),
+            Event::Lost(loss) => self.on_lost(now, loss, seal),
+            Event::Failed(loss) => self.on_failed(loss),
+            Event::Refused(reply) => self.on_refused(reply),
             Event::Reissue(leg, answers) => self.on_reissue(now, leg, answers, seal),
             Event::LegGone(leg) => self.on_leg_gone(now, leg),
             Event::Timer => self.on_timer(now, seal),
             Event::Abandon(why) => self.give_up(why),
             Event::LetGo => self.let_go(),
+            Event::PutOff => self.put_off(),
         }
     }
 
@@ -323,11 +333,8 @@ impl Call {
                 "too many questions are open at once",
             );
         }
-        // What was there before the request cannot be what its answers were brought along for.
-        if origin != Origin::Stray
-            && let Some(response) = self.supplied_answer(&request)
-        {
-            return self.take_answer_of(&id, request.kind, &response);
+        if self.answers_by_itself(origin, &id, &request) {
+            return;
         }
         self.questions.open(Some(id), request);
         self.gather(now);
@@ -374,6 +381,9 @@ impl Call {
         let Some(progress) = self.progress.take() else {
             return;
         };
+        if self.was_told(&progress) {
+            return;
+        }
         for leg in &self.legs {
             let told = leg.progress_token.as_deref();
             if let Some(message) = told.and_then(|token| notification::progress(&progress, token)) {
@@ -406,19 +416,22 @@ impl Call {
             return self.complete(missing(Capability::ElicitationUrl));
         }
         if requests.len() > self.limits.questions_max {
-            return self.complete(failed("the server asks for too many visits at once", false));
+            return self.complete(failed(
+                "the server asks for too many visits at once",
+                self.ran_before(),
+            ));
         }
         if self.is_parked() {
             // Its client is being asked something else and cannot be asked this on top.
             return self.complete(failed(
                 "the server gave up waiting and asks for a visit first",
-                false,
+                self.ran_before(),
             ));
         }
         if self.reruns >= self.limits.reruns_max {
             return self.complete(failed(
                 "the server asks for the same visit again and again",
-                false,
+                self.ran_before(),
             ));
         }
         let fate = self.fate();
@@ -426,7 +439,7 @@ impl Call {
         for request in requests {
             self.questions.open(None, request);
         }
-        self.upstream = Upstream::ToRerun { is_declined: false };
+        self.upstream = Upstream::ToRun(Anew::Visited { is_declined: false });
         self.has_departed = false;
         self.actions.push_back(Action::Release(fate));
         self.ask(now, seal);

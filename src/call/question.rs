@@ -2,6 +2,7 @@
 
 use serde_json::value::RawValue;
 
+use super::kept::Reading;
 use super::trail::OpenQuestion;
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::input_request::{self, InputKind, InputRequest};
@@ -112,6 +113,12 @@ impl Questions {
             key: &question.key,
             request: &question.request,
         })
+    }
+
+    /// What those that were shown ask, by their keys.
+    pub(super) fn readings(&self) -> impl Iterator<Item = (Box<str>, Reading)> {
+        let shown = self.0.iter().filter(|question| question.shown);
+        shown.map(|question| (question.key.clone(), Reading::of(&question.request)))
     }
 
     /// Opens a question as it was shown before, perhaps by another process.

@@ -6,7 +6,7 @@
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::event::{Action, Answers, Leg, SessionFate};
+use super::event::{Action, Anew, Answers, Leg, SessionFate};
 use super::machine::{Call, Upstream};
 use super::question::Question;
 use super::reply::{Reply, already_answered, failed};
@@ -16,7 +16,7 @@ use crate::translate::input_request::{InputKind, InputRequest};
 use crate::translate::input_response::{self, Rejection};
 use crate::translate::result;
 use crate::wire::error::{self, ErrorObject};
-use crate::wire::jsonrpc::{self, ServerId, UpstreamId};
+use crate::wire::jsonrpc::{self, ServerId};
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
@@ -54,8 +54,9 @@ impl Call {
                 if answers.were_given {
                     self.actions.truncate(kept);
                 }
+                self.bring(&answers.responses);
                 self.spec.capabilities = answers.capabilities;
-                self.go_on(now, goes_on, answers.rerun_id, seal);
+                self.go_on(now, goes_on, seal);
             }
         }
     }
@@ -91,9 +92,9 @@ impl Call {
     /// Whether it went to the server. To questions of error −32042 nobody listens: they are kept in mind.
     fn take_answer(&mut self, question: Question, response: &RawValue) -> bool {
         match &question.id {
-            Some(id) => self.take_answer_of(id, question.request.kind, response),
+            Some(id) => self.take_answer_of(id, &question.request, response),
             None => {
-                if let Upstream::ToRerun { is_declined } = &mut self.upstream {
+                if let Upstream::ToRun(Anew::Visited { is_declined }) = &mut self.upstream {
                     *is_declined |= !input_response::is_accepted(response);
                 }
             }
@@ -101,8 +102,19 @@ impl Call {
         question.id.is_some()
     }
 
+    /// Sends an answer up for the first time.
+    pub(super) fn take_answer_of(
+        &mut self,
+        id: &ServerId,
+        request: &InputRequest,
+        response: &RawValue,
+    ) {
+        self.keep_answer(request, response);
+        self.give(id, request.kind, response);
+    }
+
     /// Sends an answer up; roots are kept for a server that asks for them again within this call.
-    pub(super) fn take_answer_of(&mut self, id: &ServerId, kind: InputKind, response: &RawValue) {
+    pub(super) fn give(&mut self, id: &ServerId, kind: InputKind, response: &RawValue) {
         if kind == InputKind::Roots {
             self.roots = Some(response.get().into());
         }
@@ -137,12 +149,12 @@ impl Call {
         self.questions.keep(question);
     }
 
-    fn go_on(&mut self, now: Moment, goes_on: bool, rerun_id: Option<UpstreamId>, seal: &dyn Seal) {
+    fn go_on(&mut self, now: Moment, goes_on: bool, seal: &dyn Seal) {
         if self.questions.is_empty() {
             self.run(now);
-            if let Upstream::ToRerun { is_declined } = self.upstream {
+            if let Upstream::ToRun(why) = self.upstream {
                 self.upstream = Upstream::Away;
-                self.run_anew(rerun_id, is_declined);
+                self.run_anew(why);
             }
         } else if goes_on {
             // The server may ask more now that it was answered: one round for all of it.
@@ -153,16 +165,17 @@ impl Call {
         }
     }
 
-    fn run_anew(&mut self, id: Option<UpstreamId>, is_declined: bool) {
-        if is_declined {
-            return self.finish(self.declined(), SessionFate::Reuse);
+    fn run_anew(&mut self, why: Anew) {
+        match why {
+            Anew::Visited { is_declined: true } => {
+                self.finish(self.declined(), SessionFate::Reuse);
+            }
+            Anew::Visited { is_declined: false } => {
+                self.reruns += 1;
+                self.actions.push_back(Action::Start(why));
+            }
+            Anew::Lost => self.replay_now(),
         }
-        let Some(id) = id else {
-            return self.finish(failed("the call has ended", false), SessionFate::Reuse);
-        };
-        self.reruns += 1;
-        self.spec.id = id;
-        self.actions.push_back(Action::Start);
     }
 
     /// The end of a call whose visit the person refused. A tool's own way to say so is an error result.
@@ -170,7 +183,7 @@ impl Call {
         const TEXT: &str =
             "The visit that the server asked for was declined, so the request was not run.";
         if self.spec.method != Method::ToolsCall {
-            return failed(TEXT, false);
+            return failed(TEXT, self.ran_before());
         }
         let text = json!({"content": [{"type": "text", "text": TEXT}], "isError": true});
         let info = self.identity.server_info.as_deref();

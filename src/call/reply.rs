@@ -71,6 +71,17 @@ pub enum Loss {
     },
 }
 
+impl Loss {
+    /// Whether the server may have started the call.
+    #[must_use]
+    pub fn may_have_run(&self) -> bool {
+        match self {
+            Self::Challenge(_) => false,
+            Self::Failed { may_have_run, .. } => *may_have_run,
+        }
+    }
+}
+
 impl From<Loss> for Reply {
     fn from(loss: Loss) -> Self {
         match loss {

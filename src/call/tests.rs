@@ -13,6 +13,7 @@ use crate::wire::jsonrpc::{Message, ServerId, UpstreamId};
 use crate::wire::modern::{LogLevel, Method};
 use crate::wire::object::RawObject;
 
+mod replayed;
 mod simulation;
 mod stretching;
 mod taken_over;
@@ -21,12 +22,16 @@ mod taken_over;
 struct PlainSeal;
 
 impl Seal for PlainSeal {
-    fn seal(&self, sealing: &Sealing<'_>) -> Option<String> {
+    fn seal(&self, sealing: Sealing<'_>) -> Option<String> {
         let rerun = if sealing.rerun { " rerun" } else { "" };
         Some(format!("{}{rerun}", sealing.round.0))
     }
 
     fn has_room(&self) -> bool {
+        true
+    }
+
+    fn may_replay(&self) -> bool {
         true
     }
 }
@@ -45,6 +50,7 @@ fn limits() -> CallLimits {
         upstream_silence_max: Duration::from_secs(40),
         questions_max: 4,
         reruns_max: 2,
+        replay_answers_max: 400,
         missing_capability: MissingCapability::Error,
     }
 }
@@ -59,6 +65,9 @@ struct Bench {
     replies: HashMap<u64, usize>,
     answered: HashMap<String, usize>,
     ends: usize,
+    /// What the server was answered, and what the client was told last: a result, or an error's data.
+    given: Vec<Value>,
+    told: Value,
     /// What the next re-issue brings has reached the server before.
     were_given: bool,
 }
@@ -71,13 +80,10 @@ impl Bench {
     }
 
     fn without_session(method: Method, capabilities: &str) -> Self {
-        let spec = CallSpec {
-            id: UpstreamId(7),
-            method,
-            capabilities: ClientCapabilities::parse(&raw(capabilities)).unwrap(),
-            hints: None,
-            supplied: None,
-        };
+        Self::beginning(spec(method, capabilities))
+    }
+
+    fn beginning(spec: CallSpec) -> Self {
         Self::of(Call::new(
             spec,
             Arc::new(limits()),
@@ -95,6 +101,8 @@ impl Bench {
             replies: HashMap::new(),
             answered: HashMap::new(),
             ends: 0,
+            given: Vec::new(),
+            told: Value::Null,
             were_given: false,
         }
     }
@@ -111,7 +119,8 @@ impl Bench {
         self.call.handle(self.now, event, &PlainSeal);
         while let Some(action) = self.call.next_action() {
             assert!(!was_ended, "an ended call did something: {action:?}");
-            if matches!(action, Action::Start) {
+            if matches!(action, Action::Start(_)) {
+                self.call.starts_as(UpstreamId(100 + self.legs));
                 self.departs();
             }
             self.note(action);
@@ -126,16 +135,26 @@ impl Bench {
                 let what = ["result", "error"]
                     .into_iter()
                     .find(|kind| message.get(*kind).is_some());
+                self.given.push(message.clone());
                 format!("{} {}", what.unwrap(), message["id"])
             }
             Action::Cancel(_) => "cancel".to_owned(),
             Action::Notify(leg, _) => format!("notify {}", leg.0),
             Action::Reply(leg, reply) => {
                 *self.replies.entry(leg.0).or_default() += 1;
+                self.told = match &reply {
+                    Reply::Result(result) => serde_json::from_slice(result).unwrap(),
+                    Reply::Error(error) => {
+                        let data = error.data.as_deref().map_or("null", RawValue::get);
+                        serde_json::from_str(data).unwrap()
+                    }
+                    Reply::Challenge(_) => Value::Null,
+                };
                 format!("reply {} {}", leg.0, summary(&reply))
             }
             Action::Release(fate) => format!("{fate:?}").to_lowercase(),
-            Action::Start => "start".to_owned(),
+            Action::Start(Anew::Visited { .. }) => "start".to_owned(),
+            Action::Start(Anew::Lost) => "start again".to_owned(),
             Action::End => {
                 self.ends += 1;
                 "end".to_owned()
@@ -172,7 +191,6 @@ impl Bench {
             responses: RawObject::parse(responses.as_bytes()).unwrap(),
             capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
             were_given: std::mem::take(&mut self.were_given),
-            rerun_id: Some(UpstreamId(100 + self.legs)),
         };
         self.feed(Event::Reissue(leg(self.legs), answers));
         self.legs
@@ -181,6 +199,17 @@ impl Bench {
     /// What was done since the last look.
     fn did(&mut self, expected: &[&str]) {
         assert_eq!(std::mem::take(&mut self.done), expected);
+    }
+}
+
+fn spec(method: Method, capabilities: &str) -> CallSpec {
+    CallSpec {
+        id: UpstreamId(7),
+        method,
+        capabilities: ClientCapabilities::parse(&raw(capabilities)).unwrap(),
+        hints: None,
+        supplied: None,
+        kept: None,
     }
 }
 

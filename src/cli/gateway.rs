@@ -317,6 +317,7 @@ fn backend(
         keys: settings.keys,
         clock: Clock::start(),
         limits,
+        replays: settings.backend.replays,
         hints: settings.backend.hints,
         outcome_ttl: timers.outcome_ttl,
         calls: TaskTracker::new(),

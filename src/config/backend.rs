@@ -14,6 +14,7 @@ use super::span::Span;
 use super::{BackendSettings, Legacy};
 use crate::cache::results::ListCaching;
 use crate::call::MissingCapability;
+use crate::hold::replay::{Replay, Replays};
 use crate::translate::result::{CacheHints, CacheScope};
 use crate::upstream::Program;
 
@@ -36,6 +37,34 @@ pub(super) struct Backend {
     cache_scope: Option<ScopeName>,
     cache_lists: Option<bool>,
     missing_capability: Option<MissingName>,
+    replay: Option<ReplayName>,
+    #[serde(default)]
+    tools: BTreeMap<String, Tool>,
+}
+
+/// What is said of one tool.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tool {
+    replay: Option<ReplayName>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ReplayName {
+    Never,
+    Annotated,
+    Always,
+}
+
+impl From<ReplayName> for Replay {
+    fn from(name: ReplayName) -> Self {
+        match name {
+            ReplayName::Never => Self::Never,
+            ReplayName::Annotated => Self::Annotated,
+            ReplayName::Always => Self::Always,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -101,6 +130,7 @@ impl Backend {
                 Some(ScopeName::Public) => CacheScope::Public,
             },
         };
+        let replays = self.replays();
         let own = self.own();
         let legacy = self.legacy()?;
         Ok(BackendSettings {
@@ -110,7 +140,17 @@ impl Backend {
             hints,
             lists,
             missing_capability,
+            replays,
         })
+    }
+
+    fn replays(&mut self) -> Replays {
+        let tools = std::mem::take(&mut self.tools).into_iter();
+        let named = tools.filter_map(|(name, tool)| Some((name.into(), tool.replay?.into())));
+        Replays {
+            usual: self.replay.map_or(Replay::Never, Replay::from),
+            tools: named.collect(),
+        }
     }
 
     fn own(&mut self) -> Own {

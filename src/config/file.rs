@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
-use crate::hold::seal::{BadKey, ReplicaId, SealingKeys, random_bytes};
+use crate::hold::seal::{BadKey, REPLAY_BYTES_MAX, ReplicaId, SealingKeys, random_bytes};
 
 /// Reads a configuration file; addresses of the command line go before those of the file.
 ///
@@ -129,6 +129,15 @@ fn counted(field: &'static str, count: usize) -> Result<usize, ConfigError> {
     Ok(count)
 }
 
+/// What a state may carry of answers.
+fn replayed(bytes: usize) -> Result<usize, ConfigError> {
+    if bytes > REPLAY_BYTES_MAX {
+        let why = format!("must be at most {REPLAY_BYTES_MAX}");
+        return Err(wrong("replay_answers_max", why));
+    }
+    Ok(bytes)
+}
+
 /// Declares a table of optional values and how it overrides the defaults.
 macro_rules! overrides {
     ($table:ident over $target:ty { $($field:ident : $kind:ty => $($path:ident).+ = $convert:expr),+ $(,)? }) => {
@@ -191,6 +200,7 @@ overrides!(LimitsTable over Limits {
     questions_max: usize => questions_max = |count| counted("questions_max", count),
     stretch_rounds_max: u32 => stretch_rounds_max = Ok::<_, ConfigError>,
     reruns_max: u32 => reruns_max = Ok::<_, ConfigError>,
+    replay_answers_max: usize => replay_answers_max = replayed,
     cache_bytes_max: usize => cache_bytes_max = Ok::<_, ConfigError>,
     outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });

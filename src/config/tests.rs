@@ -4,6 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::*;
+use crate::hold::replay::Replay;
+use crate::wire::modern::Method;
 
 const BACKEND: &str = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"\n";
 
@@ -116,6 +118,37 @@ fn lists_are_remembered_for_some_time_or_not_at_all() {
     );
     let settings = parse(&format!("{text}ttl = \"1s\"")).unwrap();
     assert_eq!(settings.backend.lists, ListCaching::On);
+}
+
+#[test]
+fn lost_calls_are_run_again_as_the_operator_says() {
+    let of = |lines: &str| parse(&format!("{BACKEND}{lines}"));
+    let said = |settings: Settings, tool: &str| {
+        let params = format!(r#"{{"name":{tool:?}}}"#).into_bytes().into();
+        let replays = settings.backend.replays;
+        replays.of(Method::ToolsCall, &params)
+    };
+    assert_eq!(said(of("").unwrap(), "a"), Replay::Never);
+    let table =
+        "replay = \"annotated\"\n[backend.tools.\"a b\"]\nreplay = \"always\"\n[backend.tools.c]\n";
+    for (tool, expected) in [
+        ("a b", Replay::Always),
+        ("c", Replay::Annotated),
+        ("other", Replay::Annotated),
+    ] {
+        assert_eq!(said(of(table).unwrap(), tool), expected, "{tool}");
+    }
+    for (lines, expected) in [
+        ("replay = \"sometimes\"", "unknown variant"),
+        ("replay = true", "wanted string or table"),
+        ("[backend.tools.a]\nreplays = \"never\"", "unknown field"),
+        ("[limits]\nreplay_answers_max = 65537", "at most 65536"),
+    ] {
+        let refused = of(lines).unwrap_err().to_string();
+        assert!(refused.contains(expected), "{lines}: {refused}");
+    }
+    let settings = of("[limits]\nreplay_answers_max = 65536").unwrap();
+    assert_eq!(settings.call_limits().replay_answers_max, 65536);
 }
 
 /// Spans are added up and multiplied.

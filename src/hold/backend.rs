@@ -8,6 +8,7 @@ use tokio_util::task::TaskTracker;
 
 use super::Clock;
 use super::registry::Registry;
+use super::replay::Replays;
 use super::seal::{ReplicaId, SealingKeys};
 use super::shared::Shared;
 use crate::cache::results::{Memory, Place};
@@ -39,6 +40,8 @@ pub struct Backend {
     pub clock: Clock,
     /// The clocks and bounds of its calls.
     pub limits: Arc<CallLimits>,
+    /// Which of its lost calls are run again.
+    pub replays: Replays,
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// How long the outcome of a re-issued call is remembered.

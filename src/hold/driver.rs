@@ -16,7 +16,8 @@ use tracing::Instrument;
 
 use super::backend::Backend;
 use super::holdseal::HoldSeal;
-use super::order::{Answer, Order, UpstreamRequest, crowded};
+use super::order::{Again, Answer, Order, UpstreamRequest, crowded};
+use super::seal::HoldId;
 use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
@@ -40,7 +41,21 @@ use waits::{Inputs, leg_gone, next_mail, sleep_until};
 const LEGS_MAX: usize = 64;
 
 type Sending = Pin<Box<dyn Future<Output = Sent> + Send>>;
-type Leasing = Pin<Box<dyn Future<Output = Result<Lease, Reply>> + Send>>;
+type Leasing = Pin<Box<dyn Future<Output = Result<Lease, NoLease>> + Send>>;
+
+/// Why a call gets no session.
+enum NoLease {
+    /// There is none to be had.
+    Refused(Reply),
+    /// Another process has the call by now.
+    Moved,
+}
+
+impl From<Reply> for NoLease {
+    fn from(reply: Reply) -> Self {
+        Self::Refused(reply)
+    }
+}
 
 /// A one-way message to the server, and whether the call can go on without it.
 struct Outgoing {
@@ -93,6 +108,8 @@ struct Driver {
     call: Call,
     seal: HoldSeal,
     request: UpstreamRequest,
+    /// What it is made of, if it may have to run anew in this leg.
+    again: Option<Box<Again>>,
     /// What has to be checked before the request goes up.
     unchecked: Option<Box<Unchecked>>,
     /// The request is for a list of tools from its beginning, made at this epoch.
@@ -122,7 +139,7 @@ struct Driver {
 
 /// What happened next to a call.
 enum Happened {
-    Leased(Result<Lease, Reply>),
+    Leased(Result<Lease, NoLease>),
     Message(Origin, Bytes),
     ExchangeOver(Option<UpstreamError>),
     SessionOver(UpstreamError),
@@ -172,23 +189,33 @@ impl Driver {
             place,
             responses,
         } = order;
+        let seal = HoldSeal::new(&backend, method, &caller, params.clone());
+        let kept = seal.nothing_kept();
+        let again = || Again {
+            params,
+            headers: request.headers.clone(),
+            unchecked: None,
+        };
+        let again = kept.is_some().then(|| Box::new(again()));
         let spec = CallSpec {
             id: request.id,
             method,
             capabilities: caller.key.capabilities.clone(),
             hints: method.is_cacheable().then_some(backend.hints),
             supplied: responses,
+            kept,
         };
         let (first, log_level) = (Some((leg.id, VecDeque::new())), leg.log_level);
         let call = Call::new(spec, Arc::clone(&backend.limits), leg, backend.clock.now());
         let mut driver = Self {
-            seal: HoldSeal::new(&backend, method, &caller, params),
+            seal,
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
             upstream: Upstream::Over,
             backend,
             caller,
             call,
             request,
+            again,
             unchecked,
             lists_tools,
             place,
@@ -204,16 +231,21 @@ impl Driver {
             held: None,
             recall: None,
         };
-        driver.begin();
+        driver.begin(None);
         driver
     }
 
-    /// Goes for a session; the request goes up when it is there.
-    fn begin(&mut self) {
+    /// Goes for a session; the request goes up when it is there. A `hold` has to be this process' own still.
+    fn begin(&mut self, hold: Option<HoldId>) {
         let (backend, caller) = (Arc::clone(&self.backend), Arc::clone(&self.caller));
         let (method, log_level) = (self.call.method(), self.log_level);
         let unchecked = self.unchecked.take();
         self.upstream = Upstream::Leasing(Box::pin(async move {
+            if let Some(hold) = hold
+                && backend.has_moved(hold).await
+            {
+                return Err(NoLease::Moved);
+            }
             let mut lease = backend.lease(&caller, method, log_level).await?;
             if let Some(call) = unchecked {
                 let tools = &backend.tools;
@@ -249,7 +281,8 @@ impl Driver {
     fn apply(&mut self, happened: Happened) {
         match happened {
             Happened::Leased(Ok(lease)) => self.leased(lease),
-            Happened::Leased(Err(reply)) => {
+            Happened::Leased(Err(NoLease::Moved)) => self.let_go(),
+            Happened::Leased(Err(NoLease::Refused(reply))) => {
                 self.upstream = Upstream::Over;
                 self.feed(Event::Refused(reply));
             }
@@ -326,7 +359,7 @@ impl Driver {
             round,
             digest,
             responses,
-            rerun,
+            again,
             caller,
             were_given,
             sink,
@@ -352,19 +385,18 @@ impl Driver {
         self.log_level = leg.log_level;
         let responses = RawObject::parse(&responses).unwrap_or_default();
         let capabilities = self.caller.key.capabilities.clone();
-        let rerun_id = rerun.as_ref().map(|request| request.id);
+        if let Some(mut again) = again {
+            self.unchecked = again.unchecked.take();
+            self.again = Some(Box::new(again));
+        }
         let answers = Answers {
             round,
             digest,
             responses,
             capabilities,
             were_given,
-            rerun_id,
         };
         self.feed(Event::Reissue(leg, answers));
-        if let Some(request) = rerun.filter(|request| request.id == self.call.id()) {
-            self.request = request;
-        }
     }
 
     /// Goes on as a stream to the first leg, on a task of its own.

@@ -7,8 +7,9 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use super::backend::Backend;
-use super::seal::{self, HoldId, State, Takeover};
-use crate::call::{Seal, Sealing, Trail};
+use super::replay::Replay;
+use super::seal::{self, HoldId, Replayable, Run, State, Takeover};
+use crate::call::{Kept, Seal, Sealing, Trail};
 use crate::session::{Binding, Caller, SessionName};
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
@@ -20,6 +21,7 @@ pub(super) struct HoldSeal {
     method: Method,
     caller: Arc<Caller>,
     params: Bytes,
+    replay: Replay,
     hold: OnceLock<Option<HoldId>>,
     request: OnceLock<RequestSays>,
     /// Where the call stands in what its server says.
@@ -49,6 +51,7 @@ impl HoldSeal {
             backend: Arc::clone(backend),
             method,
             caller: Arc::clone(caller),
+            replay: backend.replays.of(method, &params),
             params,
             hold: OnceLock::new(),
             request: OnceLock::new(),
@@ -58,25 +61,36 @@ impl HoldSeal {
         }
     }
 
-    /// Goes on sealing for a call whose latest state is `state`.
+    /// Goes on sealing for a call whose latest state is `state`; `takeover` says where it goes on, unless it is to be run
+    /// again.
     pub(super) fn resumed(
         backend: &Arc<Backend>,
         method: Method,
         caller: &Arc<Caller>,
-        (state, takeover): (&State, Takeover),
+        (state, takeover): (&State, Option<Takeover>),
     ) -> Self {
+        let replay = state.replay.as_ref();
         let says = RequestSays {
             binding: state.request,
-            is_repeatable: state.is_safe_to_repeat,
+            // Of a call that goes on, both say the same.
+            is_repeatable: replay.map_or(state.is_safe_to_repeat, |replay| replay.is_annotated),
         };
+        let footing = takeover.as_ref().map(|takeover| &takeover.footing);
         Self {
             hold: OnceLock::from(Some(state.hold)),
             request: OnceLock::from(says),
-            trail: Trail::resumed(&takeover.footing.exchange),
-            session: Some(takeover.session),
-            is_portable: AtomicBool::new(true),
+            // It was asked for when the state was sealed, and when it came back.
+            replay: replay.map_or(Replay::Never, |_| Replay::Always),
+            trail: footing.map_or_else(Trail::default, |footing| Trail::resumed(&footing.exchange)),
+            is_portable: AtomicBool::new(takeover.is_some()),
+            session: takeover.map(|takeover| takeover.session),
             ..Self::new(backend, method, caller, Bytes::new())
         }
+    }
+
+    /// What the call has to be run again with, if that may be: nothing, as yet.
+    pub(super) fn nothing_kept(&self) -> Option<Kept> {
+        (self.replay != Replay::Never).then(Kept::default)
     }
 
     /// The id of the hold; `None` when the operating system gives no randomness.
@@ -143,11 +157,13 @@ impl HoldSeal {
 }
 
 impl Seal for HoldSeal {
-    fn seal(&self, sealing: &Sealing<'_>) -> Option<String> {
+    fn seal(&self, sealing: Sealing<'_>) -> Option<String> {
         let RequestSays {
             binding,
             is_repeatable,
         } = self.request();
+        let takeover = self.takeover(&sealing);
+        let run = self.session.clone().filter(|_| takeover.is_none());
         let state = State {
             hold: self.hold()?,
             round: sealing.round,
@@ -156,13 +172,25 @@ impl Seal for HoldSeal {
             principal: self.caller.key.principal.binding(),
             request: binding,
             owner: self.backend.replica,
-            is_safe_to_repeat: is_repeatable || sealing.rerun || !sealing.has_departed,
-            takeover: self.takeover(sealing),
+            is_safe_to_repeat: is_repeatable || !sealing.may_have_run,
+            takeover,
+            replay: sealing.kept.map(|kept| Replayable {
+                is_annotated: is_repeatable,
+                kept,
+                run: run.filter(|_| sealing.has_departed).map(|session| Run {
+                    session,
+                    request: sealing.request,
+                }),
+            }),
         };
         let sealed = self.backend.keys.seal_within_bound(state).ok()?;
         self.is_portable
             .store(sealed.is_portable, Ordering::Relaxed);
         Some(sealed.text)
+    }
+
+    fn may_replay(&self) -> bool {
+        self.replay != Replay::Never && self.replay.allows(self.request().is_repeatable)
     }
 
     fn has_room(&self) -> bool {

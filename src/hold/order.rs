@@ -11,8 +11,10 @@ use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
 use crate::call::{Leg, Reply, unavailable};
 use crate::session::Caller;
+use crate::translate::request;
 use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::Method;
+use crate::wire::object::RawObject;
 
 /// A request as it goes to a server.
 #[derive(Debug, Clone)]
@@ -23,6 +25,45 @@ pub struct UpstreamRequest {
     pub body: Bytes,
     /// Headers of the client that go with it.
     pub headers: HeaderMap,
+}
+
+impl UpstreamRequest {
+    /// The legacy twin of a modern request, under `id`.
+    #[must_use]
+    pub fn of(
+        id: UpstreamId,
+        method: Method,
+        (params, meta): (&RawObject<'_>, &RawObject<'_>),
+        headers: HeaderMap,
+    ) -> Self {
+        Self {
+            id,
+            body: request::to_legacy(id, method, params, meta).into(),
+            headers,
+        }
+    }
+}
+
+/// What a request is made of that may have to go up once more, under another id.
+#[derive(Clone, Debug)]
+pub struct Again {
+    /// The client's raw `params`.
+    pub params: Bytes,
+    /// Headers of the client that go with it.
+    pub headers: HeaderMap,
+    /// What of it has to be checked before it goes up.
+    pub unchecked: Option<Box<Unchecked>>,
+}
+
+impl Again {
+    pub(super) fn request(&self, id: UpstreamId, method: Method) -> UpstreamRequest {
+        let params = RawObject::parse(&self.params).unwrap_or_default();
+        let meta = params
+            .member("_meta")
+            .and_then(|raw| RawObject::of(raw).ok())
+            .unwrap_or_default();
+        UpstreamRequest::of(id, method, (&params, &meta), self.headers.clone())
+    }
 }
 
 /// A call that is to be made.

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::backend::Backend;
-use super::order::{Answer, UpstreamRequest};
+use super::order::{Again, Answer};
 use super::registry::Found;
 use super::seal::{self, HoldId, ReplicaId, State};
 use super::shared::{Claim, Record, Stake, Taken, Unavailable};
@@ -50,8 +50,8 @@ pub struct Brought {
     pub caller: Arc<Caller>,
     /// Its raw `inputResponses` object.
     pub responses: Bytes,
-    /// The request under a fresh id, if its state says that it has to run anew.
-    pub rerun: Option<UpstreamRequest>,
+    /// The request, if it may have to run anew.
+    pub again: Option<Again>,
     /// How far it may go.
     pub reach: Reach,
 }
@@ -218,7 +218,7 @@ impl Backend {
             round,
             digest,
             responses: brought.responses.clone(),
-            rerun: brought.rerun.clone(),
+            again: brought.again.clone(),
             caller: Arc::clone(&brought.caller),
             were_given,
             sink,
@@ -313,6 +313,12 @@ impl Backend {
         }
     }
 
+    /// Whether another process, which lives, has taken a call over that is here. As long as nobody can say, none has.
+    pub(super) async fn has_moved(&self, hold: HoldId) -> bool {
+        let claimed = self.shared.claim(self.stake(hold, self.replica)).await;
+        matches!(claimed, Ok(Claim::Other(_)))
+    }
+
     /// Whether a call that was here is still this process' own: while it counted as gone, another may have taken it over.
     /// Waits for Redis, in bounds; beyond them it counts as its own.
     pub(super) async fn owns(&self, hold: HoldId) -> bool {
@@ -331,11 +337,10 @@ impl Backend {
     /// Lets go of the calls that others have taken over while this process counted as gone.
     pub async fn give_away(&self) {
         for hold in self.registry.live_ones() {
-            let claimed = self.shared.claim(self.stake(hold, self.replica)).await;
-            if let Ok(Claim::Other(owner)) = claimed
+            if self.has_moved(hold).await
                 && let Some(mailbox) = self.registry.mailbox(hold)
             {
-                tracing::warn!(?hold, ?owner, "a held call was taken over by another replica");
+                tracing::warn!(?hold, "a held call was taken over by another replica");
                 let _ = mailbox.send(Mail::Moved).await;
             }
         }

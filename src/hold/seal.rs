@@ -16,8 +16,9 @@ use ring::hmac;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::call::{AnswersDigest, Footing, Round};
+use crate::call::{AnswersDigest, Footing, Kept, Round};
 use crate::session::{Binding, SessionName};
+use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::Method;
 use crate::wire::object::{self, RawObject};
 
@@ -25,12 +26,24 @@ mod bytes;
 
 pub use bytes::SEAL_BYTES;
 
-/// The longest `requestState` that is given out. Clients carry it back in every re-issue, some within what a model reads;
-/// a call with more to say cannot be taken over.
+/// The longest `requestState` that is given out, besides answers that are kept. Clients carry it back in every re-issue,
+/// some within what a model reads; a call with more to say cannot be taken over.
 pub const STATE_BYTES_MAX: usize = 1024;
 
 /// The first byte of what is sealed.
-const LAYOUT: u8 = 2;
+const LAYOUT: u8 = 3;
+
+/// As many bytes of answers may be kept in a state at most (`replay_answers_max`): a request that brings back much more
+/// would be refused by servers in front, and by this one (`body_bytes_max`).
+pub const REPLAY_BYTES_MAX: usize = 64 << 10;
+
+/// The longest text that is looked at as a state. What goes with the answers, besides them, is a few bytes.
+const READ_BYTES_MAX: usize = STATE_BYTES_MAX + base64_len(REPLAY_BYTES_MAX + 64);
+
+/// The length of so many bytes in base64 without padding.
+const fn base64_len(bytes: usize) -> usize {
+    (bytes * 4).div_ceil(3)
+}
 
 /// The length of a secret that is derived from a key: what HMAC-SHA256 yields.
 pub const DERIVED_BYTES: usize = 32;
@@ -116,6 +129,36 @@ pub struct State {
     pub is_safe_to_repeat: bool,
     /// What another process needs to take the call over, where the server lets it.
     pub takeover: Option<Takeover>,
+    /// What whoever finds the call lost needs to run it again, where the operator lets them.
+    pub replay: Option<Replayable>,
+}
+
+/// What it takes to run a lost call again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replayable {
+    /// The server says that nothing speaks against making the call twice.
+    pub is_annotated: bool,
+    /// What it is run again with.
+    pub kept: Kept,
+    /// The run that will be lost with whoever reads it, where that can be ended from elsewhere and not be taken over.
+    pub run: Option<Run>,
+}
+
+/// A run of a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// The session as the server knows it.
+    pub session: SessionName,
+    /// The id of its request towards the server.
+    pub request: UpstreamId,
+}
+
+impl Replayable {
+    /// How much longer it makes a state. That of a call that is never run again is as short as ever.
+    fn text_len(&self) -> usize {
+        let bytes = postcard::to_allocvec(self).map_or(0, |bytes| bytes.len());
+        base64_len(bytes)
+    }
 }
 
 /// What a process needs to take a call over.
@@ -248,8 +291,9 @@ impl SealingKeys {
     /// When the operating system gives no randomness.
     pub fn seal_within_bound(&self, state: State) -> Result<Sealed, NoRandomness> {
         let is_portable = state.takeover.is_some();
+        let kept = state.replay.as_ref().map_or(0, Replayable::text_len);
         let text = self.seal(&state)?;
-        if text.len() <= STATE_BYTES_MAX || !is_portable {
+        if text.len() <= STATE_BYTES_MAX + kept || !is_portable {
             return Ok(Sealed { text, is_portable });
         }
         let bytes = text.len();
@@ -276,7 +320,7 @@ impl SealingKeys {
     /// Opens a state; `None` for everything that no key of ours sealed.
     #[must_use]
     pub fn open(&self, text: &str) -> Option<State> {
-        if text.len() > STATE_BYTES_MAX {
+        if text.len() > READ_BYTES_MAX {
             return None;
         }
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
@@ -352,7 +396,7 @@ mod tests {
 
     use super::*;
     use crate::call::{Asked, Open, Position};
-    use crate::wire::jsonrpc::{ServerId, UpstreamId};
+    use crate::wire::jsonrpc::ServerId;
 
     fn state() -> State {
         State {
@@ -365,6 +409,7 @@ mod tests {
             owner: ReplicaId([3; 8]),
             is_safe_to_repeat: false,
             takeover: None,
+            replay: None,
         }
     }
 
@@ -411,6 +456,36 @@ mod tests {
         assert_eq!(keys.open(&sealed), Some(adoptable()));
         let sealed = keys.seal(&state()).unwrap();
         assert_ne!(sealed, keys.seal(&state()).unwrap());
+    }
+
+    #[test]
+    fn answers_make_a_state_longer_and_leave_the_rest_as_it_is() {
+        let keys = SealingKeys::new(&[[1; 32]]).unwrap();
+        let with = |bytes: usize| State {
+            replay: Some(Replayable {
+                is_annotated: true,
+                kept: Kept::of_answer(&"R".repeat(bytes)),
+                run: None,
+            }),
+            ..adoptable()
+        };
+        for bytes in [10, 4 << 10, REPLAY_BYTES_MAX] {
+            let state = with(bytes);
+            let sealed = keys.seal_within_bound(state.clone()).unwrap();
+            assert!(sealed.is_portable, "{bytes}");
+            let longest = 512 + base64_len(bytes + 64);
+            assert!(sealed.text.len() <= longest, "{}", sealed.text.len());
+            assert_eq!(keys.open(&sealed.text), Some(state.clone()));
+            assert!(!format!("{state:?}").contains("RRR"));
+        }
+        // What is too long without them is so with them.
+        let mut state = with(100);
+        let takeover = state.takeover.as_mut().unwrap();
+        takeover.footing.exchange.after = "e".repeat(900).into();
+        let sealed = keys.seal_within_bound(state).unwrap();
+        assert!(!sealed.is_portable);
+        let opened = keys.open(&sealed.text).unwrap();
+        assert!(opened.replay.is_some() && opened.takeover.is_none());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Taking a held call over from a process that is gone, by what its `requestState` says.
 //!
 //! The session is the server's and outlives whoever opened it: its streams are read again from where the call stood, and
-//! the call goes on here. Nothing is sent before the server has shown that it resumes the call's stream.
+//! the call goes on here. Nothing is sent before the server has shown that it resumes the call's stream. A call that cannot
+//! be taken over so is lost, or run again where its operator allows that.
 //! Spec: 2025-11-25 basic/transports, "Resumability and Redelivery".
 
 use std::sync::Arc;
@@ -15,11 +16,13 @@ use super::driver::TakenOver;
 use super::holdseal::HoldSeal;
 use super::registry::{Found, MAILBOX_MAX};
 use super::resume::{Owner, Sought, outcome};
-use super::seal::{State, Takeover};
-use crate::call::{Call, CallSpec, Reply, lost, unavailable};
+use super::seal::{Replayable, State, Takeover};
+use crate::call::{Anew, Call, CallSpec, Kept, Reply, lost, unavailable};
 use crate::observe::chain;
 use crate::session::{Caller, Lease, LeaseError};
+use crate::translate::notification;
 use crate::upstream::{Exchange, UpstreamError};
+use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::Method;
 
 /// How long a server may take to resume the stream of a call. One that still believes in the connection of the process
@@ -70,18 +73,100 @@ impl Backend {
             }
             Owner::Me(_) => {}
         }
-        let Some(takeover) = state.takeover.clone() else {
-            let why = "the process that held this call is gone, and its server cannot resume it";
-            return Err(lost(why, state.is_safe_to_repeat));
+        let read = match state.takeover.clone() {
+            Some(takeover) => self.read_again(state, takeover, method, caller).await,
+            None => Err(NotTaken::Lost(
+                "the process that held this call is gone, and its server cannot resume it",
+            )),
         };
-        let taken = self.read_again(state, takeover, method, caller).await?;
+        let taken = match read {
+            Ok(taken) => {
+                tracing::info!(backend = self.name, hold = ?state.hold, from = ?state.owner, "a held call is taken over");
+                self.metrics.taken_over.inc();
+                taken
+            }
+            Err(NotTaken::Lost(why)) => self.run_again(state, why, method, caller).await?,
+            Err(NotTaken::NotNow(reply)) => return Err(reply),
+        };
         let (sender, mailbox) = mpsc::channel(MAILBOX_MAX);
-        tracing::info!(backend = self.name, hold = ?state.hold, from = ?state.owner, "a held call is taken over");
-        self.metrics.taken_over.inc();
         // In this order: the call may end at once.
         expected.arrived(sender);
         taken.go_on(self, mailbox);
         Ok(Sought::Here)
+    }
+
+    /// A call that is lost is to be run again by the re-issue that has found it so, if it may be.
+    async fn run_again(
+        self: &Arc<Self>,
+        state: &State,
+        why: &'static str,
+        method: Method,
+        caller: &Arc<Caller>,
+    ) -> Result<TakenOver, Reply> {
+        let lost = lost(why, state.is_safe_to_repeat);
+        let Some(replay) = &state.replay else {
+            return Err(lost);
+        };
+        if !replay.kept.has_runs_left() {
+            self.end_aside(replay, caller);
+            return Err(lost);
+        }
+        // Without a server nothing is begun: the same re-issue may find it later. The session waits for the run.
+        let leased = self.lease(caller, method, None).await;
+        drop(leased.map_err(out_of_reach_unless_challenged)?);
+        self.end_aside(replay, caller);
+        let spec = self.spec(UpstreamId(0), method, caller, Some(replay.kept.clone()));
+        let why = match state.rerun {
+            true => Anew::Visited { is_declined: false },
+            false => Anew::Lost,
+        };
+        let parked = (state.round, why);
+        let call = Call::lost_elsewhere(spec, Arc::clone(&self.limits), parked, self.clock.now());
+        Ok(TakenOver {
+            call,
+            seal: HoldSeal::resumed(self, method, caller, (state, None)),
+            caller: Arc::clone(caller),
+            stream: None,
+        })
+    }
+
+    /// Ends a run that is lost, on a task of its own: its server may still wait for answers.
+    fn end_aside(self: &Arc<Self>, replay: &Replayable, caller: &Arc<Caller>) {
+        let Some(run) = replay.run.clone() else {
+            return;
+        };
+        let (backend, caller) = (Arc::clone(self), Arc::clone(caller));
+        let ending = async move {
+            // The session ends with the lease.
+            let Ok(lease) = backend.pool.take_over(&caller, &run.session).await else {
+                return;
+            };
+            let message = notification::cancelled(run.request, "the connection was lost");
+            if let Err(error) = lease.sender().send(message.into()).await {
+                let error = chain(&error);
+                tracing::debug!(error, "a lost run could not be cancelled");
+            }
+        };
+        let stop = self.stop.clone();
+        self.tasks
+            .spawn(async move { stop.run_until_cancelled(ending).await });
+    }
+
+    fn spec(
+        &self,
+        id: UpstreamId,
+        method: Method,
+        caller: &Caller,
+        kept: Option<Kept>,
+    ) -> CallSpec {
+        CallSpec {
+            id,
+            method,
+            capabilities: caller.key.capabilities.clone(),
+            hints: method.is_cacheable().then_some(self.hints),
+            supplied: None,
+            kept,
+        }
     }
 
     /// Goes on reading where the call stood.
@@ -91,38 +176,33 @@ impl Backend {
         takeover: Takeover,
         method: Method,
         caller: &Arc<Caller>,
-    ) -> Result<TakenOver, Reply> {
+    ) -> Result<TakenOver, NotTaken> {
         let footing = takeover.footing.clone();
         let lease = self
             .pool
             .take_over(caller, &takeover.session)
             .await
-            .map_err(|error| self.not_leased(error))?;
+            .map_err(|error| NotTaken::NotNow(self.not_leased(error)))?;
         // Should this be given up, or the gateway end meanwhile, the call is still there for others.
         let lease = Borrowed(Some(lease));
         let exchange = lease.resume(&footing.exchange.after);
         let Some(mut exchange) = exchange else {
-            return Err(lost("the server resumes no calls", state.is_safe_to_repeat));
+            return Err(NotTaken::Lost("the server resumes no calls"));
         };
         let resumed = timeout(RESUME_MAX, exchange.resumed()).await;
         let resumed = resumed.unwrap_or(Err(UpstreamError::Timeout));
         let lease = match resumed {
             Ok(()) => lease.kept(),
             Err(error) => {
-                let (is_lost, reply) = self.not_resumed(&error, state);
+                let why = self.not_resumed(&error, state);
                 // A server that does not go on with the call is told that nobody else does.
-                drop(is_lost.then(|| lease.kept()));
-                return Err(reply);
+                drop(matches!(why, NotTaken::Lost(_)).then(|| lease.kept()));
+                return Err(why);
             }
         };
-        let spec = CallSpec {
-            id: footing.request,
-            method,
-            capabilities: caller.key.capabilities.clone(),
-            hints: method.is_cacheable().then_some(self.hints),
-            supplied: None,
-        };
-        let lease = lease.ok_or_else(out_of_reach)?;
+        let kept = state.replay.as_ref().map(|replay| replay.kept.clone());
+        let spec = self.spec(footing.request, method, caller, kept);
+        let lease = lease.ok_or_else(|| NotTaken::NotNow(out_of_reach()))?;
         let call = Call::taken_over(
             spec,
             Arc::clone(&self.limits),
@@ -131,22 +211,18 @@ impl Backend {
             self.clock.now(),
         );
         let Some(call) = call else {
-            return Err(lost(
-                "the call cannot be taken over",
-                state.is_safe_to_repeat,
-            ));
+            return Err(NotTaken::Lost("the call cannot be taken over"));
         };
         Ok(TakenOver {
             call,
-            seal: HoldSeal::resumed(self, method, caller, (state, takeover)),
+            seal: HoldSeal::resumed(self, method, caller, (state, Some(takeover))),
             caller: Arc::clone(caller),
-            lease,
-            exchange,
+            stream: Some((lease, exchange)),
         })
     }
 
-    /// What a re-issue is told whose server does not resume the stream of its call: lost, unless that may pass.
-    fn not_resumed(&self, error: &UpstreamError, state: &State) -> (bool, Reply) {
+    /// What the server means that does not resume the stream of a call: it is lost, unless that may pass.
+    fn not_resumed(&self, error: &UpstreamError, state: &State) -> NotTaken {
         let cause = chain(error);
         tracing::warn!(backend = self.name, hold = ?state.hold, error = cause, "a held call is not resumed");
         let error = match error {
@@ -167,7 +243,7 @@ impl Backend {
                 *status < 500 && !matches!(status, 408 | 409 | 425 | 429)
             }
             UpstreamError::Challenge(challenge) => {
-                return (false, Reply::Challenge(Arc::clone(challenge)));
+                return NotTaken::NotNow(Reply::Challenge(Arc::clone(challenge)));
             }
             UpstreamError::Connect(_)
             | UpstreamError::Request(_)
@@ -176,20 +252,23 @@ impl Backend {
             | UpstreamError::Timeout => false,
         };
         if is_lost {
-            let why = "the call was cut off, and its server does not resume it";
-            return (true, lost(why, state.is_safe_to_repeat));
+            return NotTaken::Lost("the call was cut off, and its server does not resume it");
         }
-        (false, out_of_reach())
+        NotTaken::NotNow(out_of_reach())
     }
 
     /// What a re-issue is told when there is no session to take its call over with.
     fn not_leased(&self, error: LeaseError) -> Reply {
-        match self.refused(error) {
-            challenge @ Reply::Challenge(_) => challenge,
-            // Whatever it was, it says nothing of the call.
-            Reply::Error(_) | Reply::Result(_) => out_of_reach(),
-        }
+        out_of_reach_unless_challenged(self.refused(error))
     }
+}
+
+/// Why a call goes on nowhere.
+enum NotTaken {
+    /// It is lost.
+    Lost(&'static str),
+    /// It is not, as far as is known; what the re-issue is told.
+    NotNow(Reply),
 }
 
 /// A session that is not ended when it is let go: whoever takes its call over some other time needs it.
@@ -217,6 +296,15 @@ impl Drop for Borrowed {
 /// Nothing was touched: the same re-issue may find the server later.
 fn out_of_reach() -> Reply {
     unavailable("the server of this call cannot be reached at the moment")
+}
+
+/// What a re-issue is told when there is no session to be had.
+fn out_of_reach_unless_challenged(refused: Reply) -> Reply {
+    match refused {
+        challenge @ Reply::Challenge(_) => challenge,
+        // Whatever it was, it says nothing of the call.
+        Reply::Error(_) | Reply::Result(_) => out_of_reach(),
+    }
 }
 
 /// Nothing was touched: whoever comes next may go on.

@@ -61,6 +61,8 @@ pub struct InputRequest {
     pub wanted_key: Box<str>,
     /// The modern params; `None` for a question without any.
     pub params: Option<Box<RawValue>>,
+    /// The raw id of a page's visit, which the modern era does not know.
+    elicitation_id: Option<Box<RawValue>>,
 }
 
 /// Why a server request is no question that can be asked.
@@ -111,7 +113,36 @@ impl InputRequest {
             needs,
             wanted_key: wanted_key(kind, &members).into(),
             params: modern_params(kind, &members),
+            elicitation_id: members
+                .member("elicitationId")
+                .filter(|_| kind == InputKind::ElicitUrl)
+                .map(ToOwned::to_owned),
         })
+    }
+
+    /// All that makes it this question and no other, the same whatever the order of keys: what is asked for, in which
+    /// words, by which schema, and of a page which visit of it. `_meta` says nothing to whoever answers.
+    #[must_use]
+    pub fn reading(&self) -> Vec<u8> {
+        let params = self
+            .params
+            .as_deref()
+            .and_then(|raw| RawObject::of(raw).ok());
+        let params = params.unwrap_or_default();
+        let mut members: Vec<_> = params.iter().filter(|(key, _)| *key != "_meta").collect();
+        members.sort_unstable_by_key(|(key, _)| *key);
+        let mut params = b"{".to_vec();
+        for (key, value) in members {
+            object::push_member(&mut params, key, &object::canonical(value));
+        }
+        params.push(b'}');
+        let mut out = format!(r#"{{"method":"{}""#, self.kind.method()).into_bytes();
+        object::push_member(&mut out, "params", &params);
+        if let Some(id) = &self.elicitation_id {
+            object::push_member(&mut out, "elicitationId", id.get().as_bytes());
+        }
+        out.push(b'}');
+        out
     }
 
     /// The entry of `inputRequests`.
@@ -300,6 +331,48 @@ mod tests {
             "roots",
             Capability::Roots,
             r#"{"method":"roots/list"}"#,
+        );
+    }
+
+    #[test]
+    fn a_question_is_the_same_when_all_that_it_asks_is() {
+        let of = |method: &str, params: &str| {
+            let request = InputRequest::parse(method, Some(&raw(params))).unwrap();
+            request.reading()
+        };
+        let form = |params: &str| of("elicitation/create", params);
+        let pay = form(r#"{"message":"Pay 10?","requestedSchema":{"type":"object","a":1}}"#);
+        for same in [
+            r#"{"requestedSchema":{"a":1, "type":"object"},"message":"Pay \u00310?","mode":"form"}"#,
+            r#"{"message":"Pay 10?","requestedSchema":{"type":"object","a":1},"_meta":{"x":1},"task":{}}"#,
+        ] {
+            assert_eq!(form(same), pay, "{same}");
+        }
+        for other in [
+            r#"{"message":"Pay 1000?","requestedSchema":{"type":"object","a":1}}"#,
+            r#"{"message":"Pay 10?","requestedSchema":{"type":"object","a":2}}"#,
+            r#"{"message":"Pay 10?","requestedSchema":{"type":"object","a":1},"more":1}"#,
+            r#"{"message":"Pay 10?","mode":"url","url":"https://e.x/"}"#,
+        ] {
+            assert_ne!(form(other), pay, "{other}");
+        }
+        let visit = |url: &str, id: &str| {
+            form(&format!(
+                r#"{{"message":"m","mode":"url","url":"https://e.x/{url}","elicitationId":"{id}"}}"#
+            ))
+        };
+        assert_eq!(visit("a", "1"), visit("a", "1"));
+        assert_ne!(visit("a", "1"), visit("b", "1"));
+        assert_ne!(visit("a", "1"), visit("a", "2"));
+        let sampling = |tokens: u32| {
+            let params = format!(r#"{{"messages":[],"maxTokens":{tokens}}}"#);
+            of("sampling/createMessage", &params)
+        };
+        assert_eq!(sampling(1), sampling(1));
+        assert_ne!(sampling(1), sampling(2));
+        assert_eq!(
+            of("roots/list", "{}"),
+            of("roots/list", r#"{"_meta":{"x":1}}"#)
         );
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Spec: 2026-07-28 basic/patterns/progress, server/utilities/logging.
 
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::wire::jsonrpc::{self, UpstreamId};
@@ -35,6 +36,13 @@ pub fn progress(params: &RawValue, token: &RawValue) -> Option<Vec<u8>> {
     Some(jsonrpc::notification(legacy::PROGRESS, Some(&out)))
 }
 
+/// How far things are, as progress `params` say.
+#[must_use]
+pub fn progress_of(params: &RawValue) -> Option<f64> {
+    let members = RawObject::of(params).ok()?;
+    members.member("progress")?.get().parse().ok()
+}
+
 /// The level of a log message; `None` when it has none that both eras know.
 #[must_use]
 pub fn level(params: Option<&RawValue>) -> Option<LogLevel> {
@@ -46,6 +54,13 @@ pub fn level(params: Option<&RawValue>) -> Option<LogLevel> {
 #[must_use]
 pub fn message(params: &RawValue) -> Vec<u8> {
     jsonrpc::notification(legacy::MESSAGE, Some(params.get().as_bytes()))
+}
+
+/// What tells a server that nobody waits for its answer to the request `id` any more.
+#[must_use]
+pub fn cancelled(id: UpstreamId, reason: &str) -> Vec<u8> {
+    let params = json!({"requestId": id.0, "reason": reason}).to_string();
+    jsonrpc::notification(legacy::CANCELLED, Some(params.as_bytes()))
 }
 
 /// The id that a server's `notifications/cancelled` names.

@@ -140,6 +140,33 @@ impl UpstreamError {
         }
     }
 
+    /// Whether it is the way to the server that broke, or the server that is gone: what else it may be, the server has
+    /// answered, or is silent.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        match self {
+            Self::Connect(_)
+            | Self::Request(_)
+            | Self::Body(_)
+            | Self::Ended
+            | Self::Unresumed(_)
+            | Self::SessionGone => true,
+            Self::Over(end) => match &**end {
+                ChannelEnd::Exited(_) | ChannelEnd::Closed(_) | ChannelEnd::Broken(_) => true,
+                ChannelEnd::TooLarge { .. } | ChannelEnd::Stopped => false,
+            },
+            Self::Challenge(_)
+            | Self::OwnCredentials(_)
+            | Self::Subprotocol(_)
+            | Self::Redirected(_)
+            | Self::Status(_)
+            | Self::ContentType
+            | Self::Endpoint(_)
+            | Self::TooLarge { .. }
+            | Self::Timeout => false,
+        }
+    }
+
     /// What the call it ends is told. Causes are logged here: they name addresses, which clients must not see.
     #[must_use]
     pub fn to_loss(&self, backend: &str) -> Loss {

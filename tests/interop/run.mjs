@@ -9,7 +9,7 @@ import { onceOnly, sameBytes, threeCases } from './lib/legs.mjs';
 import { cleanEnd, disconnects, earlyRoots, heldAtTheEnd } from './lib/lifecycle.mjs';
 import { programs } from './real/programs.mjs';
 import { askingMatrix, burstMatrix, capabilityMatrix, plainMatrix } from './lib/matrix.mjs';
-import { survival } from './lib/survival.mjs';
+import { replay, survival } from './lib/survival.mjs';
 import { calls, discovery, RealBench, RealClients, realEnd, roots, subscription } from './lib/real.mjs';
 
 const everything = [
@@ -24,6 +24,9 @@ const benches = [
   ['py', 'py', 'http', [], everything],
   ['py+events', 'py', 'http', ['--events'], everything],
   ['py+survival', 'py', 'http', ['--events'], [survival]],
+  ['ts+replay', 'ts', 'http', [], [replay]],
+  ['py+replay', 'py', 'http', [], [replay]],
+  ['py-stdio+replay', 'py', 'stdio', [], [replay]],
   // A server that answers in JSON has no stream to ask on: the plain calls only.
   ['ts+json', 'ts', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],
   ['py+json', 'py', 'http', ['--json'], [plainMatrix, sameBytes, cleanEnd]],

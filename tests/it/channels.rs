@@ -154,13 +154,16 @@ async fn events(
     }
 }
 
-async fn stage(kind: Kind, scissors: Scissors, tasks: &TaskTracker) -> (Gateway, Client) {
+async fn config(kind: Kind, scissors: Scissors, tasks: &TaskTracker) -> Config {
     let address = server(kind, scissors, tasks).await;
-    let url = match kind {
+    Config::to(match kind {
         Kind::HttpSse => format!("http://{address}/sse"),
         Kind::WebSocket => format!("ws://{address}/ws"),
-    };
-    let gateway = Config::to(url).start().await;
+    })
+}
+
+async fn stage(kind: Kind, scissors: Scissors, tasks: &TaskTracker) -> (Gateway, Client) {
+    let gateway = config(kind, scissors, tasks).await.start().await;
     let client = Client::of(&gateway);
     (gateway, client)
 }
@@ -205,6 +208,22 @@ async fn an_event_stream_cut_at_every_message() {
 #[tokio::test]
 async fn a_websocket_cut_at_every_message() {
     cut_at_every_message(Kind::WebSocket).await;
+}
+
+/// Whichever message is cut: the call is run again in the same leg.
+#[tokio::test]
+async fn a_call_that_is_cut_is_run_again_where_that_is_wanted() {
+    for kind in [Kind::HttpSse, Kind::WebSocket] {
+        for number in [1, 2] {
+            let tasks = TaskTracker::new();
+            let config = config(kind, Scissors::before_message(number), &tasks).await;
+            let gateway = config.backend("replay", "\"always\"").start().await;
+            conversation(&Client::of(&gateway)).await;
+            assert_eq!(gateway.metric("holdfast_replayed_total").await, 1);
+            gateway.settled().await;
+            assert_eq!(gateway.terminate().await, 0);
+        }
+    }
 }
 
 #[tokio::test]

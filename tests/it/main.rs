@@ -35,6 +35,7 @@ mod properties;
 mod puppetry;
 mod questions;
 mod replay;
+mod replayed;
 mod replicas;
 mod restarts;
 mod resumed;

@@ -25,13 +25,7 @@ fn settled(n: u32) -> Asked {
 
 /// A call in round 3 that comes from elsewhere.
 fn bench(asked: Vec<Asked>) -> Bench {
-    let spec = CallSpec {
-        id: UpstreamId(7),
-        method: Method::ToolsCall,
-        capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
-        hints: None,
-        supplied: None,
-    };
+    let spec = spec(Method::ToolsCall, ALL);
     let call = Call::taken_over(
         spec,
         Arc::new(limits()),
@@ -70,13 +64,7 @@ fn a_question_that_is_carried_along_is_checked_like_any_other() {
 
 #[test]
 fn a_question_that_is_none_is_not_taken_over() {
-    let spec = CallSpec {
-        id: UpstreamId(7),
-        method: Method::ToolsCall,
-        capabilities: ClientCapabilities::parse(&raw(ALL)).unwrap(),
-        hints: None,
-        supplied: None,
-    };
+    let spec = spec(Method::ToolsCall, ALL);
     let asked = vec![open(5, "a", Some("{}"))];
     let round = (Round(1), asked);
     let taken = Call::taken_over(
@@ -147,4 +135,19 @@ fn rounds_before_and_after_the_one_that_is_open_are_refused() {
     bench.did(&["reply 2 answered"]);
     bench.reissues(4, YES);
     bench.did(&["reply 3 answered"]);
+}
+
+#[test]
+fn a_call_that_runs_anew_hears_the_questions_of_its_new_session() {
+    let mut bench = bench(vec![settled(0), open(1, "a", None)]);
+    bench.asks(1, "a");
+    bench.reissues(3, YES);
+    bench.server(&visits(7, 1));
+    bench.did(&["result 1", "reuse", "reply 2 asks elicitation as 4 rerun"]);
+    bench.reissues(4, r#"{"elicitation":{"action":"accept"}}"#);
+    bench.did(&["start"]);
+    // Each session counts from the beginning.
+    bench.asks(0, "b");
+    bench.waits();
+    bench.did(&["reply 3 asks b as 5"]);
 }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::{Driver, Outgoing, Sending, Sent, Upstream};
-use crate::call::{Action, Event, LegId, Reply, Rounds, SessionFate, failed};
+use crate::call::{Action, Anew, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
@@ -35,9 +35,14 @@ impl Driver {
                 Action::Notify(leg, message) => self.notify(leg, message),
                 Action::Reply(leg, reply) => self.reply(leg, reply),
                 Action::Release(fate) => self.release(fate),
-                Action::Start => self.begin(),
+                Action::Start(why) => self.start_anew(why),
                 Action::End => self.upstream = Upstream::Over,
             }
+        }
+        if self.call.is_parked() {
+            // The re-issue brings the request again; a hold must not keep a large body alive.
+            self.again = None;
+            self.unchecked = None;
         }
         let Some(lease) = self.upstream.lease() else {
             return;
@@ -62,6 +67,31 @@ impl Driver {
         if self.sending.is_none() && self.call.is_running() {
             self.depart();
         }
+    }
+
+    /// The request goes up once more, on another session and under another id.
+    fn start_anew(&mut self, why: Anew) {
+        let Some(again) = &self.again else {
+            return self.feed(Event::Abandon("the call has ended"));
+        };
+        let id = self.backend.pool.next_id();
+        self.request = again.request(id, self.call.method());
+        self.call.starts_as(id);
+        let mut hold = None;
+        if why == Anew::Lost {
+            hold = self.held.as_ref().and_then(|_| self.seal.hold());
+            let runs = self.call.runs();
+            tracing::info!(
+                backend = self.backend.name,
+                ?hold,
+                runs,
+                "a lost call is run again"
+            );
+            self.backend.metrics.replayed.inc();
+        }
+        self.is_replaced = false;
+        self.seal.begins_session();
+        self.begin(hold);
     }
 
     /// Lets what is to be sent wait for something.
@@ -218,7 +248,8 @@ impl Driver {
         });
     }
 
-    /// This process ends: a call that another one can take over is left to it, any other is ended in good order.
+    /// This process ends: a call that another one can take over or run again is left to it, any other is ended in good
+    /// order.
     pub(super) fn stop(&mut self) {
         if self.call.is_parked() && self.seal.can_be_taken_over() {
             tracing::info!(
@@ -228,7 +259,27 @@ impl Driver {
             );
             return self.let_go();
         }
+        if self.call.is_parked() && self.can_be_run_elsewhere() {
+            tracing::info!(
+                backend = self.backend.name,
+                hold = ?self.seal.hold(),
+                "a held call is left for another process to run again"
+            );
+            self.forget_hold();
+            return self.feed(Event::PutOff);
+        }
         self.feed(Event::Abandon("the gateway is shutting down"));
+    }
+
+    fn can_be_run_elsewhere(&self) -> bool {
+        self.call.may_be_replayed(&self.seal) && self.backend.keys.are_lasting()
+    }
+
+    /// The call goes on in another process, or may.
+    fn forget_hold(&mut self) {
+        if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
+            self.backend.registry.forget(hold);
+        }
     }
 
     /// Ends the call here without a word to its server: its session is another process' from now on.
@@ -238,9 +289,7 @@ impl Driver {
             lease.set_fate(SessionFate::Retire);
         }
         self.send_what_is_needed();
-        if let (Some(_), Some(hold)) = (self.held.take(), self.seal.hold()) {
-            self.backend.registry.forget(hold);
-        }
+        self.forget_hold();
         self.feed(Event::LetGo);
     }
 

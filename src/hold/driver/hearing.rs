@@ -104,7 +104,7 @@ impl Driver {
             );
         }
         if garbled::answered(message) == Some(self.call.id()) {
-            self.feed(Event::Lost(Loss::Failed {
+            self.feed(Event::Failed(Loss::Failed {
                 message: "the server's answer is not understood".to_owned(),
                 may_have_run: true,
             }));
@@ -129,7 +129,7 @@ impl Driver {
                 "a forgotten session is replaced"
             );
             self.is_replaced = true;
-            return self.begin();
+            return self.begin(None);
         }
         if self.recall.is_some() {
             return self.lose_recalled();
@@ -147,6 +147,7 @@ impl Driver {
             } => (exchange.was_sent(), *has_started),
             Upstream::Leasing(_) | Upstream::Due(_) | Upstream::Over => (false, false),
         };
+        let is_cut = error.is_cut();
         let loss = match error.to_loss(&self.backend.name) {
             Loss::Failed {
                 message,
@@ -161,6 +162,9 @@ impl Driver {
             challenge @ Loss::Challenge(_) => challenge,
         };
         self.backend.metrics.lost.inc();
-        self.feed(Event::Lost(loss));
+        self.feed(match is_cut {
+            true => Event::Lost(loss),
+            false => Event::Failed(loss),
+        });
     }
 }

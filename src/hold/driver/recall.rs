@@ -11,7 +11,7 @@ use http::HeaderMap;
 use tokio::sync::mpsc;
 
 use super::{Driver, Upstream};
-use crate::call::{Call, Event, Moment, lost};
+use crate::call::{Call, Event, Loss, Moment, lost};
 use crate::hold::Mail;
 use crate::hold::backend::Backend;
 use crate::hold::holdseal::HoldSeal;
@@ -49,16 +49,15 @@ pub(in crate::hold) struct TakenOver {
     pub(in crate::hold) seal: HoldSeal,
     /// On whose behalf.
     pub(in crate::hold) caller: Arc<Caller>,
-    /// Its session.
-    pub(in crate::hold) lease: Lease,
-    /// The stream of its answer, read again.
-    pub(in crate::hold) exchange: Exchange,
+    /// Its session and the stream of its answer, read again; nothing when it is to be run again.
+    pub(in crate::hold) stream: Option<(Lease, Exchange)>,
 }
 
 impl TakenOver {
     /// Drives the call on, on a task of its own; re-issues reach it through `mailbox`.
     pub(in crate::hold) fn go_on(self, backend: &Arc<Backend>, mailbox: mpsc::Receiver<Mail>) {
-        let now = backend.clock.now();
+        let by = backend.clock.now() + RECALL_MAX;
+        let recall = self.stream.as_ref().map(|_| Recall::Awaited { by });
         let request = UpstreamRequest {
             id: self.call.id(),
             body: Bytes::new(),
@@ -70,14 +69,18 @@ impl TakenOver {
             call: self.call,
             seal: self.seal,
             request,
+            again: None,
             unchecked: None,
             lists_tools: None,
             place: None,
             log_level: None,
-            upstream: Upstream::Open {
-                lease: self.lease,
-                exchange: self.exchange,
-                has_started: true,
+            upstream: match self.stream {
+                Some((lease, exchange)) => Upstream::Open {
+                    lease,
+                    exchange,
+                    has_started: true,
+                },
+                None => Upstream::Over,
             },
             is_replaced: false,
             takes_in_roots: false,
@@ -88,9 +91,7 @@ impl TakenOver {
             legs: Vec::new(),
             mailbox: Some(mailbox),
             held: Some(backend.metrics.holds.count()),
-            recall: Some(Recall::Awaited {
-                by: now + RECALL_MAX,
-            }),
+            recall,
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
         };
         driver.recall_goes_on();
@@ -125,8 +126,14 @@ impl Driver {
     pub(super) fn lose_recalled(&mut self) {
         self.recall = None;
         self.backend.metrics.lost.inc();
-        let is_safe = self.seal.is_safe_to_repeat();
         let why = "the call was cut off, and its server does not resume it";
-        self.feed(Event::Refused(lost(why, is_safe)));
+        let is_safe = self.seal.is_safe_to_repeat();
+        self.feed(match self.call.may_be_replayed(&self.seal) {
+            true => Event::Lost(Loss::Failed {
+                message: why.to_owned(),
+                may_have_run: true,
+            }),
+            false => Event::Refused(lost(why, is_safe)),
+        });
     }
 }
