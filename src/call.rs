@@ -102,8 +102,6 @@ pub struct Sealing<'a> {
     pub rerun: bool,
     /// The server may have started the present run of the call.
     pub has_departed: bool,
-    /// It may have started any run of it.
-    pub may_have_run: bool,
     /// The id of its request towards the server.
     pub request: UpstreamId,
     /// The questions that are open, whoever they are shown to.

@@ -113,6 +113,8 @@ pub enum Mail {
     Reissue(Box<Reissue>),
     /// Another process has taken the call over.
     Moved,
+    /// What is noted of the call may have been forgotten.
+    Forgotten,
 }
 
 /// A re-issue on its way to the driver of its call.

@@ -59,6 +59,8 @@ pub struct SessionName {
     pub id: Option<Box<str>>,
     /// The revision that it picked.
     pub revision: Box<str>,
+    /// Other calls may be under way on it.
+    pub is_shared: bool,
 }
 
 /// The caller of one leg.

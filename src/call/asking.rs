@@ -116,7 +116,6 @@ impl Call {
             valid_for: self.limits.hold_ttl,
             rerun: matches!(self.upstream, Upstream::ToRun(_)),
             has_departed: self.has_departed,
-            may_have_run: self.may_have_run(),
             request: self.spec.id,
             open: self.questions.open_ones().collect(),
             kept: self.to_keep(),

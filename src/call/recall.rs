@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::machine::{Call, CallSpec, Phase, Upstream};
 use super::reply::Reply;
-use super::rounds::{Round, Rounds};
+use super::rounds::{AnswersDigest, Round, Rounds};
 use super::trail::Asked;
 use super::{CallLimits, Moment};
 use crate::translate::discover::ServerIdentity;
@@ -61,6 +61,12 @@ impl Call {
     #[must_use]
     pub fn is_recalling(&self) -> bool {
         !self.recall.awaited.is_empty() && !self.is_ended()
+    }
+
+    /// The latest answers that it has taken.
+    #[must_use]
+    pub fn answered(&self) -> Option<(Round, AnswersDigest)> {
+        self.rounds.answered()
     }
 
     /// Whether a re-issue of this round knows of more than the call does.

@@ -59,6 +59,12 @@ impl Rounds {
         }
     }
 
+    /// The latest answers that were taken.
+    #[must_use]
+    pub fn answered(&self) -> Option<(Round, AnswersDigest)> {
+        self.answered
+    }
+
     /// Whether any answer was ever taken: such a leg is worth a grace when its client goes away.
     #[must_use]
     pub fn was_answered(&self) -> bool {

@@ -69,7 +69,7 @@ pub struct OpenQuestion<'a> {
 
 impl OpenQuestion<'_> {
     /// As it has to be given to whoever takes the call over.
-    fn to_be_given(&self) -> Option<Open> {
+    fn given(&self) -> Option<Open> {
         let entry = String::from_utf8(self.request.to_json()).ok()?;
         Some(Open {
             key: self.key.into(),
@@ -177,7 +177,7 @@ impl Trail {
             }
             asked.push(Asked {
                 id: id.clone(),
-                open: Some(question.to_be_given()?),
+                open: Some(question.given()?),
             });
         }
         Some(Footing {
@@ -209,7 +209,7 @@ impl Trail {
                         key: question.key.into(),
                         entry: None,
                     }),
-                    Some(question) => Some(question.to_be_given()?),
+                    Some(question) => Some(question.given()?),
                     None => None,
                 };
                 asked.push(Asked {

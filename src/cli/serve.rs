@@ -15,8 +15,8 @@ use holdfast::cluster::identity::Identity;
 use holdfast::cluster::redis::{Redis, RedisSettings};
 use holdfast::config::{self, Settings};
 use holdfast::hold::seal::ReplicaId;
-use holdfast::hold::shared::{Announced, Shared};
 use holdfast::hold::shared::memory::Memory;
+use holdfast::hold::shared::{Announced, Shared};
 use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
 use tokio::net::TcpListener;
@@ -188,11 +188,10 @@ impl Life {
                 // That Redis cannot be reached is logged where it is found; the next beat tries again.
                 let said = shared.announce(self.me, &self.address, self.ttl).await;
                 if matches!(said, Ok(Announced::Anew)) && was_known {
-                    tracing::warn!("this replica counted as gone");
-                    // Aside: there may be many, and the next beat is due meanwhile.
-                    let giving = Arc::clone(&backend);
-                    let tasks = backend.tasks.clone();
-                    tasks.spawn(async move { giving.give_away().await });
+                    tracing::warn!("this replica counted as gone, or Redis has forgotten it");
+                    // Aside: there may be many calls, and the next beat is due meanwhile.
+                    let found = Arc::clone(&backend);
+                    backend.tasks.spawn(async move { found.find_place().await });
                 }
                 was_known |= said.is_ok();
             }

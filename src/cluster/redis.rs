@@ -266,6 +266,22 @@ impl Redis {
         invocation
     }
 
+    /// What becomes of a claim, or would become of it.
+    async fn claimed(&self, stake: Stake, is_meant: bool) -> Result<Claim, Unavailable> {
+        let mut invocation = self.of_stake(&self.scripts.claim, &stake);
+        invocation.arg(u8::from(is_meant));
+        let said = self.said(invocation).await?;
+        match said.word()? {
+            "mine" => Ok(Claim::Mine(Record {
+                generation: said.number(1)?.ok_or_else(odd)?,
+                taken: said.number(2)?.map(Round),
+            })),
+            "other" => Ok(Claim::Other(said.replica()?)),
+            "unsettled" => Err(Unavailable::Unsettled),
+            _ => Err(odd()),
+        }
+    }
+
     async fn said(&self, invocation: redis::ScriptInvocation<'_>) -> Result<Said, Unavailable> {
         self.link.ask(Request::Script(invocation)).await.map(Said)
     }
@@ -313,19 +329,11 @@ impl Shared for Redis {
     }
 
     fn claim(&self, stake: Stake) -> Pending<'_, Claim> {
-        Box::pin(async move {
-            let invocation = self.of_stake(&self.scripts.claim, &stake);
-            let said = self.said(invocation).await?;
-            match said.word()? {
-                "mine" => Ok(Claim::Mine(Record {
-                    generation: said.number(1)?.ok_or_else(odd)?,
-                    taken: said.number(2)?.map(Round),
-                })),
-                "other" => Ok(Claim::Other(said.replica()?)),
-                "unsettled" => Err(Unavailable::Unsettled),
-                _ => Err(odd()),
-            }
-        })
+        Box::pin(self.claimed(stake, true))
+    }
+
+    fn whose(&self, stake: Stake) -> Pending<'_, Claim> {
+        Box::pin(self.claimed(stake, false))
     }
 
     fn take(&self, stake: Stake, round: Round, answers: AnswersDigest) -> Pending<'_, Taken> {

@@ -146,6 +146,7 @@ enum Happened {
     Sent(Sent),
     Reissued(Box<Reissue>),
     Moved,
+    Forgotten,
     LegGone(LegId),
     Timer,
     Stop,
@@ -301,7 +302,8 @@ impl Driver {
                 }
             }
             Happened::Reissued(reissue) => self.reissue(*reissue),
-            Happened::Moved => self.let_go(),
+            Happened::Moved => self.moved(),
+            Happened::Forgotten => self.note_again(),
             Happened::LegGone(leg) => {
                 self.legs.retain(|(attached, _)| *attached != leg);
                 self.feed(Event::LegGone(leg));

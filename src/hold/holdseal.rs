@@ -172,7 +172,8 @@ impl Seal for HoldSeal {
             principal: self.caller.key.principal.binding(),
             request: binding,
             owner: self.backend.replica,
-            is_safe_to_repeat: is_repeatable || !sealing.may_have_run,
+            // Not so just because it has not run yet: the re-issue of this very state may let it.
+            is_safe_to_repeat: is_repeatable,
             takeover,
             replay: sealing.kept.map(|kept| Replayable {
                 is_annotated: is_repeatable,

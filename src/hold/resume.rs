@@ -248,24 +248,27 @@ impl Backend {
             let error = chain(&error);
             tracing::warn!(hold = ?state.hold, error, "answers are given without a note");
             self.tasks
-                .spawn(Arc::clone(self).note_later(stake, round, digest));
+                .spawn(Arc::clone(self).note_later(state.hold, round, digest));
             Taken::Fresh
         })
     }
 
     /// Makes a note as soon as somebody is there to make it with, while its call is here.
-    async fn note_later(self: Arc<Self>, stake: Stake, round: Round, digest: AnswersDigest) {
-        while self.registry.mailbox(stake.hold).is_some()
+    pub(super) async fn note_later(
+        self: Arc<Self>,
+        hold: HoldId,
+        round: Round,
+        digest: AnswersDigest,
+    ) {
+        let stake = self.stake(hold, self.replica);
+        while self.registry.mailbox(hold).is_some()
+            && self.shared.take(stake, round, digest).await.is_err()
             && self
                 .stop
                 .run_until_cancelled(sleep(NOTE_AFTER))
                 .await
                 .is_some()
-        {
-            if self.shared.take(stake, round, digest).await.is_ok() {
-                return;
-            }
-        }
+        {}
     }
 
     /// Takes the note back: nobody has given the answers.
@@ -287,22 +290,29 @@ impl Backend {
         }
     }
 
-    /// To whom the call belongs: to this process from now on, unless another one has it that lives. As long as nobody can
-    /// say who lives, this waits.
+    /// To whom the call belongs: to this process from now on, unless another one has it that lives. One that nobody could
+    /// go on with becomes nobody's. As long as nobody can say who lives, this waits.
     ///
     /// # Errors
     /// What a re-issue is told when nobody can say.
     pub(super) async fn claim(&self, state: &State) -> Result<Owner, Reply> {
         let stake = self.stake(state.hold, state.owner);
-        settled(|| self.try_claim(stake)).await.map_err(|error| {
-            let error = chain(&error);
-            tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
-            unavailable("which replica holds this call cannot be found out at the moment")
-        })
+        let is_meant = state.takeover.is_some() || state.replay.is_some();
+        settled(|| self.try_claim(stake, is_meant))
+            .await
+            .map_err(|error| {
+                let error = chain(&error);
+                tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
+                unavailable("which replica holds this call cannot be found out at the moment")
+            })
     }
 
-    async fn try_claim(&self, stake: Stake) -> Result<Owner, Unavailable> {
-        match self.shared.claim(stake).await? {
+    async fn try_claim(&self, stake: Stake, is_meant: bool) -> Result<Owner, Unavailable> {
+        let claimed = match is_meant {
+            true => self.shared.claim(stake).await?,
+            false => self.shared.whose(stake).await?,
+        };
+        match claimed {
             Claim::Mine(record) => Ok(Owner::Me(record)),
             Claim::Other(owner) => {
                 let address = self.shared.address_of(owner).await?;
@@ -316,7 +326,15 @@ impl Backend {
     /// Whether another process, which lives, has taken a call over that is here. As long as nobody can say, none has.
     pub(super) async fn has_moved(&self, hold: HoldId) -> bool {
         let claimed = self.shared.claim(self.stake(hold, self.replica)).await;
-        matches!(claimed, Ok(Claim::Other(_)))
+        let Ok(Claim::Other(owner)) = claimed else {
+            return false;
+        };
+        tracing::warn!(
+            ?hold,
+            ?owner,
+            "a held call was taken over by another replica"
+        );
+        true
     }
 
     /// Whether a call that was here is still this process' own: while it counted as gone, another may have taken it over.
@@ -334,14 +352,16 @@ impl Backend {
         timeout(OWN_MAX, known).await.unwrap_or(true)
     }
 
-    /// Lets go of the calls that others have taken over while this process counted as gone.
-    pub async fn give_away(&self) {
+    /// This process counted as gone, or Redis has forgotten what it knew: calls that others have taken over meanwhile are
+    /// let go, and what was noted of the others is noted again.
+    pub async fn find_place(&self) {
         for hold in self.registry.live_ones() {
-            if self.has_moved(hold).await
-                && let Some(mailbox) = self.registry.mailbox(hold)
-            {
-                tracing::warn!(?hold, "a held call was taken over by another replica");
-                let _ = mailbox.send(Mail::Moved).await;
+            let mail = match self.has_moved(hold).await {
+                true => Mail::Moved,
+                false => Mail::Forgotten,
+            };
+            if let Some(mailbox) = self.registry.mailbox(hold) {
+                let _ = mailbox.send(mail).await;
             }
         }
     }

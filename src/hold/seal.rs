@@ -434,6 +434,7 @@ mod tests {
                 session: SessionName {
                     id: Some("f81d4fae-7dec-11d0-a765-00a0c91e6bf6".into()),
                     revision: "2025-11-25".into(),
+                    is_shared: false,
                 },
                 footing: Footing {
                     request: UpstreamId(1 << 40),

@@ -64,6 +64,9 @@ pub trait Shared: fmt::Debug + Send + Sync {
     /// must not be shorter than what is left of the newest `requestState`.
     fn claim(&self, stake: Stake) -> Pending<'_, Claim>;
 
+    /// What a claim would say, without one: nothing becomes the claimant's.
+    fn whose(&self, stake: Stake) -> Pending<'_, Claim>;
+
     /// Records that the claimant is about to pass on answers. To be done before each delivery of answers to a server.
     ///
     /// Only the highest round is remembered. Without a record, the hold counts as the claimant's if a claim would have

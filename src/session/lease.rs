@@ -31,6 +31,8 @@ pub struct Lease {
     pub(super) wish: Option<Wish>,
     /// The session serves this call alone and ends with it.
     isolated: bool,
+    /// Other processes may have calls on it: it does not end with this one.
+    is_lent: bool,
 }
 
 impl Lease {
@@ -50,7 +52,13 @@ impl Lease {
             fate: SessionFate::Reuse,
             wish: None,
             isolated,
+            is_lent: false,
         }
+    }
+
+    /// Its session does not end with its call: other processes may have calls on it.
+    pub(super) fn lend(&mut self) {
+        self.is_lent = true;
     }
 
     /// The number by which log lines name its session.
@@ -97,6 +105,7 @@ impl Lease {
         Some(SessionName {
             id,
             revision: self.identity().protocol_version.clone(),
+            is_shared: !self.is_exclusive(),
         })
     }
 
@@ -251,6 +260,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.wish = None;
+        if self.is_lent {
+            self.session.leave();
+        }
         let inbox = self.inbox.take();
         let fate = if self.isolated {
             SessionFate::Retire

@@ -16,7 +16,7 @@ use super::{Caller, SessionName};
 use crate::translate::discover::ServerIdentity;
 
 impl Pool {
-    /// A lease of the session `name`; the session ends with it. Nothing is sent that runs anything.
+    /// A lease of the session `name`; the session ends with it, unless others may have calls on it. Nothing is sent that runs anything.
     ///
     /// Its general stream is opened anew, not resumed: widely used servers keep the general streams of all sessions under
     /// one name, and would repeat on it what they have asked other people meanwhile.
@@ -48,7 +48,11 @@ impl Pool {
         let (session, inbox) = self
             .settle_in(caller, number, (connection, identity), permit)
             .await;
-        Ok(Lease::new(self.home(), session, Some(inbox), true))
+        let mut lease = Lease::new(self.home(), session, Some(inbox), true);
+        if name.is_shared {
+            lease.lend();
+        }
+        Ok(lease)
     }
 
     /// Leave to have one more session; at the bound somebody's idle one gives way.

@@ -348,7 +348,7 @@ async fn a_call_that_cannot_be_resumed_yet_can_be_later() {
     let second = relay.next(first).await;
     relay.puppet.resuming(&[], Resuming::Status(409));
     let request = at(&second, &request).answer(&asked, said("name", "Ada"));
-    request.send().await.lost(true);
+    request.send().await.unavailable();
     relay.puppet.resuming(&[], Resuming::Offered);
     assert_eq!(text_of(request.send().await.result()), "name: \"Ada\"");
     assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
@@ -367,7 +367,7 @@ async fn a_session_that_is_left_to_others_makes_nothing_forgotten_of_its_server(
     discover.send().await.result();
     relay.puppet.resuming(&[], Resuming::Status(409));
     let request = at(&second, &request).answer(&asked, said("name", "Ada"));
-    request.send().await.lost(true);
+    request.send().await.unavailable();
     discover.send().await.result();
     assert_eq!(second.metric("holdfast_recalled_total").await, 1);
     relay.puppet.resuming(&[], Resuming::Offered);

@@ -1,5 +1,6 @@
 -- KEYS: the hold's record, the pulse, the entry of the sealed owner.
--- ARGV: the claimant, the sealed owner, the record's span, the span to settle (ms), what the names of entries begin with.
+-- ARGV: the claimant, the sealed owner, the record's span, the span to settle (ms), what the names of entries begin with,
+-- whether the hold becomes the claimant's (1) or would (0).
 -- Returns {'mine', generation, highest round taken or -1}, {'other', owner} or {'unsettled'}.
 local me = ARGV[1]
 local owner = redis.call('HGET', KEYS[1], 'owner')
@@ -14,6 +15,8 @@ if (owner or ARGV[2]) ~= me then
   end
   generation = generation + 1
 end
-redis.call('HSET', KEYS[1], 'owner', me, 'generation', generation)
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if ARGV[6] == '1' then
+  redis.call('HSET', KEYS[1], 'owner', me, 'generation', generation)
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
 return { 'mine', generation, tonumber(redis.call('HGET', KEYS[1], 'round') or -1) }

@@ -282,6 +282,24 @@ impl Driver {
         }
     }
 
+    /// Another process has the call by now, or has told its client that it is lost.
+    pub(super) fn moved(&mut self) {
+        if self.seal.can_be_taken_over() {
+            return self.let_go();
+        }
+        // Nobody else can tell its server.
+        self.forget_hold();
+        self.feed(Event::Abandon("another process took this one for gone"));
+    }
+
+    /// Notes again which answers were taken.
+    pub(super) fn note_again(&self) {
+        if let (Some(hold), Some((round, digest))) = (self.seal.hold(), self.call.answered()) {
+            let noting = Arc::clone(&self.backend).note_later(hold, round, digest);
+            self.backend.tasks.spawn(noting);
+        }
+    }
+
     /// Ends the call here without a word to its server: its session is another process' from now on.
     pub(super) fn let_go(&mut self) {
         if let Some(lease) = self.upstream.lease_mut() {

@@ -116,6 +116,7 @@ pub(super) async fn next_mail(mailbox: &mut Option<mpsc::Receiver<Mail>>) -> Hap
         return match mail {
             Mail::Reissue(reissue) => Happened::Reissued(reissue),
             Mail::Moved => Happened::Moved,
+            Mail::Forgotten => Happened::Forgotten,
         };
     }
     std::future::pending().await

@@ -119,7 +119,30 @@ impl Memory {
     }
 }
 
+impl Entry {
+    fn mine(self) -> Claim {
+        Claim::Mine(Record {
+            generation: self.generation,
+            taken: self.taken.map(|answers| answers.round),
+        })
+    }
+}
+
 impl Rooms {
+    /// The entry of a hold once it is the claimant's; whose it is, if it cannot be.
+    fn claimed(&self, stake: &Stake) -> Result<Entry, ReplicaId> {
+        match self.holds.get(&stake.hold).copied() {
+            None => self.unrecorded(stake),
+            Some(entry) if entry.owner == stake.me => Ok(entry),
+            Some(entry) if self.is_alive(entry.owner) => Err(entry.owner),
+            Some(entry) => Ok(Entry {
+                owner: stake.me,
+                generation: entry.generation.saturating_add(1),
+                ..entry
+            }),
+        }
+    }
+
     fn is_alive(&self, replica: ReplicaId) -> bool {
         self.replicas.get(&replica).is_some()
     }
@@ -177,25 +200,18 @@ impl Shared for Memory {
     fn claim(&self, stake: Stake) -> Pending<'_, Claim> {
         done(|| {
             let mut rooms = self.rooms();
-            let entry = match rooms.holds.get(&stake.hold).copied() {
-                None => rooms.unrecorded(&stake),
-                Some(entry) if entry.owner == stake.me => Ok(entry),
-                Some(entry) if rooms.is_alive(entry.owner) => Err(entry.owner),
-                Some(entry) => Ok(Entry {
-                    owner: stake.me,
-                    generation: entry.generation.saturating_add(1),
-                    ..entry
-                }),
-            };
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(other) => return Ok(Claim::Other(other)),
-            };
-            self.write(&mut rooms, &stake, entry)?;
-            Ok(Claim::Mine(Record {
-                generation: entry.generation,
-                taken: entry.taken.map(|answers| answers.round),
-            }))
+            let claimed = rooms.claimed(&stake);
+            if let Ok(entry) = claimed {
+                self.write(&mut rooms, &stake, entry)?;
+            }
+            Ok(claimed.map_or_else(Claim::Other, Entry::mine))
+        })
+    }
+
+    fn whose(&self, stake: Stake) -> Pending<'_, Claim> {
+        done(|| {
+            let claimed = self.rooms().claimed(&stake);
+            Ok(claimed.map_or_else(Claim::Other, Entry::mine))
         })
     }
 
@@ -372,7 +388,10 @@ mod tests {
 
         let ten = || Bytes::from_static(&[0; 10]);
         for n in 1..=3 {
-            memory.remember(HoldId([n; 16]), ME, ten(), LONG).await.unwrap();
+            memory
+                .remember(HoldId([n; 16]), ME, ten(), LONG)
+                .await
+                .unwrap();
         }
         assert_eq!(memory.recall(HoldId([1; 16])).await.unwrap(), None);
         assert_eq!(memory.recall(HoldId([3; 16])).await.unwrap(), Some(ten()));

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderValue;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::StreamableSession;
@@ -17,6 +18,9 @@ use crate::observe::chain;
 use crate::upstream::http::EventStream;
 use crate::upstream::{Backoff, UpstreamError};
 use crate::wire::sse::{Between, Event};
+
+/// The longest id of an event that is remembered. Real ones have some tens of bytes; a state has room for no longer one.
+const ID_BYTES_MAX: usize = 1024;
 
 /// Where the stream of an exchange is, and how it is had again.
 #[derive(Debug)]
@@ -81,7 +85,7 @@ impl Resumption {
         }
         self.silent_since = None;
         self.backoff.begin_anew();
-        self.between.go_on(event.id);
+        self.between.go_on(event.id.map(usable));
         (!event.data.is_empty()).then_some(event.data)
     }
 
@@ -198,4 +202,10 @@ fn may_pass(error: &UpstreamError) -> bool {
         | UpstreamError::Endpoint(_)
         | UpstreamError::TooLarge { .. } => false,
     }
+}
+
+/// The id, or none, where it cannot be given back in `Last-Event-ID`, or is longer than is remembered of each held call.
+fn usable(id: Box<str>) -> Box<str> {
+    let is_usable = id.len() <= ID_BYTES_MAX && HeaderValue::from_bytes(id.as_bytes()).is_ok();
+    if is_usable { id } else { Box::default() }
 }

@@ -134,7 +134,10 @@ async fn a_redis_that_says_no_is_not_taken_for_one_that_is_down() {
     let server = RedisServer::start().await;
     let shared = impatient(&server, LONG);
     let outcome = Bytes::from_static(b"outcome");
-    shared.remember(HOLD, A, outcome.clone(), LONG).await.unwrap();
+    shared
+        .remember(HOLD, A, outcome.clone(), LONG)
+        .await
+        .unwrap();
     server.cli(&["config", "set", "maxmemory", "1"]).await;
     for _ in 0..3 {
         let full = shared.remember(HOLD, A, outcome.clone(), LONG).await;

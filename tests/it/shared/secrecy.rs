@@ -19,7 +19,10 @@ async fn fill(shared: &dyn Shared) {
     shared.claim(wanted_by(A)).await.unwrap();
     shared.take(wanted_by(A), Round(1), YES).await.unwrap();
     let secret = Bytes::from_static(SECRET);
-    shared.remember(HOLD, A, secret.clone(), LONG).await.unwrap();
+    shared
+        .remember(HOLD, A, secret.clone(), LONG)
+        .await
+        .unwrap();
     shared.put_list([3; 32], secret, LONG).await.unwrap();
 }
 

@@ -161,12 +161,12 @@ impl Reply {
         error
     }
 
-    /// The refusal of a `requestState`: −32602 with this reason.
     /// Whether it is a JSON-RPC error.
     pub(crate) fn is_error(&self) -> bool {
         self.message.get("error").is_some()
     }
 
+    /// The refusal of a `requestState`: −32602 with this reason.
     pub(crate) fn refused(&self, reason: &str) {
         let error = self.error(200, -32602);
         assert_eq!(error["data"]["reason"], reason, "{error}");
@@ -177,6 +177,12 @@ impl Reply {
         let error = self.error(200, -32603);
         assert_eq!(error["data"]["reason"], "lost", "{error}");
         assert_eq!(error["data"]["mayHaveRun"], may_have_run, "{error}");
+    }
+
+    /// Nothing has changed, and the same re-issue may be sent again.
+    pub(crate) fn unavailable(&self) {
+        let error = self.error(200, -32603);
+        assert_eq!(error["data"]["reason"], "unavailable", "{error}");
     }
 
     /// The params of the notifications of a method.
