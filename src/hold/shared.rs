@@ -87,7 +87,16 @@ pub trait Shared: fmt::Debug + Send + Sync {
     fn put_list(&self, place: [u8; 32], list: Bytes, ttl: Duration) -> Pending<'_, ()>;
 
     /// A list that some replica has kept.
-    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<Bytes>>;
+    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<KeptList>>;
+}
+
+/// A list as it was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptList {
+    /// It.
+    pub bytes: Bytes,
+    /// What is left of its `ttl`, by the store's own clock: those of replicas need not agree.
+    pub left: Duration,
 }
 
 /// Who wants to do something with which hold.

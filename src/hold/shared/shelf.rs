@@ -46,6 +46,11 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         self.slots.get(key).map(|slot| &slot.value)
     }
 
+    /// When an entry goes.
+    pub(super) fn end_of(&self, key: &K) -> Option<Instant> {
+        self.slots.get(key).map(|slot| slot.goes.0)
+    }
+
     /// Puts an entry, instead of one that was there.
     pub(super) fn put(&mut self, key: K, value: V, weight: usize, until: Instant) {
         self.remove(&key);
@@ -99,6 +104,10 @@ mod tests {
         }
         shelf.put(3, 33, 5, after(40));
         let left = |shelf: &Shelf<i32, i32>| [1, 2, 3, 4].map(|key| shelf.get(&key).copied());
+        assert_eq!(
+            (shelf.end_of(&3), shelf.end_of(&5)),
+            (Some(after(40)), None)
+        );
         shelf.tidy(after(10));
         assert_eq!(left(&shelf), [Some(1), None, Some(33), Some(4)]);
         shelf.shrink(10);
