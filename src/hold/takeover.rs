@@ -204,7 +204,7 @@ impl Borrowed {
 impl Drop for Borrowed {
     fn drop(&mut self) {
         if let Some(lease) = &self.0 {
-            lease.mark_gone();
+            lease.leave();
         }
     }
 }

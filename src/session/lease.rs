@@ -237,6 +237,11 @@ impl Lease {
         self.session.mark_gone();
     }
 
+    /// The session is left to another process: nobody here uses or ends it.
+    pub fn leave(&self) {
+        self.session.leave();
+    }
+
     /// Says what becomes of the session when the lease is dropped.
     pub fn set_fate(&mut self, fate: SessionFate) {
         self.fate = fate;

@@ -139,6 +139,12 @@ impl Session {
         self.gone.cancel();
     }
 
+    /// Nobody here uses it any more: others do, and end it. What is known of its server holds.
+    pub(super) fn leave(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.gone.cancel();
+    }
+
     /// Cancelled when the server has forgotten the session, or its channel is over.
     pub(super) fn gone(&self) -> &CancellationToken {
         &self.gone

@@ -356,6 +356,26 @@ async fn a_call_that_cannot_be_resumed_yet_can_be_later() {
 }
 
 #[tokio::test]
+async fn a_session_that_is_left_to_others_makes_nothing_forgotten_of_its_server() {
+    let mut relay = Relay::new().await;
+    relay.config = relay.config.timer("resume_max", "200ms");
+    relay.config = relay.config.backend("ttl", "\"60s\"");
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    let second = relay.next(first).await;
+    let discover = Client::of(&second).request("server/discover", json!({}));
+    discover.send().await.result();
+    relay.puppet.resuming(&[], Resuming::Status(409));
+    let request = at(&second, &request).answer(&asked, said("name", "Ada"));
+    request.send().await.lost(true);
+    discover.send().await.result();
+    assert_eq!(second.metric("holdfast_recalled_total").await, 1);
+    relay.puppet.resuming(&[], Resuming::Offered);
+    request.send().await.result();
+    relay.ends(second).await;
+}
+
+#[tokio::test]
 async fn nobody_else_can_take_a_call_over() {
     let relay = Relay::new().await;
     let first = relay.start().await;

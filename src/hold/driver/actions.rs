@@ -229,8 +229,7 @@ impl Driver {
     /// Ends the call here without a word to its server: its session is another process' from now on.
     pub(super) fn let_go(&mut self) {
         if let Some(lease) = self.upstream.lease_mut() {
-            // Nobody is to close it.
-            lease.mark_gone();
+            lease.leave();
             lease.set_fate(SessionFate::Retire);
         }
         self.sending = None;
