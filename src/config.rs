@@ -14,6 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
 use crate::hold::seal::{ReplicaId, SealingKeys};
+use crate::session::Binding;
 use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
 
@@ -22,6 +23,7 @@ mod backend;
 mod cluster;
 mod error;
 mod file;
+mod origin;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -74,6 +76,8 @@ pub struct BackendSettings {
     pub legacy: Legacy,
     /// What it has of its own towards the server.
     pub access: Arc<Access>,
+    /// Tells the server, and whom it takes the gateway for, from any other.
+    pub origin: Binding,
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// Whether lists are answered from memory within their time to live.
