@@ -71,7 +71,7 @@ impl TakenOver {
             seal: self.seal,
             request,
             unchecked: None,
-            lists_tools: None,
+            listing: None,
             place: None,
             log_level: None,
             upstream: Upstream::Open {
