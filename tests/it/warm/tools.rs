@@ -8,13 +8,14 @@ use super::{LEARNED, LISTS, closes, requests};
 use crate::support::client::{Client, Reply, Request};
 use crate::support::cluster::Cluster;
 use crate::support::gateway::Gateway;
-use crate::support::puppet::{Ending, EventIds, Manner, Puppet};
+use crate::support::puppet::{Credentials, Ending, EventIds, Manner, Puppet};
 use crate::support::{accept, eventually, text_of};
 
 /// A tool that mirrors `region` and only reads, and one that does neither.
-async fn declaring() -> Cluster {
+async fn declaring(credentials: Credentials) -> Cluster {
     let mut cluster = Cluster::of(Manner {
         event_ids: EventIds::With,
+        credentials,
         ..Manner::default()
     })
     .await;
@@ -70,7 +71,7 @@ fn is_safe(reply: &Reply) -> bool {
 #[tokio::test]
 async fn the_second_replica_checks_headers_by_what_the_first_has_read() {
     for is_listed in [false, true] {
-        let cluster = declaring().await;
+        let cluster = declaring(Credentials::MustStay).await;
         let [a, b] = cluster.replicas().await;
         if is_listed {
             let list = Client::of(&a).request("tools/list", json!({}));
@@ -89,10 +90,38 @@ async fn the_second_replica_checks_headers_by_what_the_first_has_read() {
     }
 }
 
+#[tokio::test]
+async fn what_tools_declare_is_found_for_the_same_caller_alone() {
+    let mut cluster = declaring(Credentials::MayChange).await;
+    cluster.config = cluster.config.top("principal", "\"header:x-user\"");
+    let [a, b] = cluster.replicas().await;
+    let all = || json!({"elicitation": {}});
+    let refused = |gateway: &Gateway, user: &str, token: &str, capabilities: Value| {
+        let client = Client::of(gateway).named(token).able(capabilities);
+        let request = client.tool("name", json!({"region": "eu"}));
+        let request = request.header("x-user", user);
+        async move { request.send().await.error(400, -32020).clone() }
+    };
+    refused(&a, "ada", "one", all()).await;
+    cluster.keeps(LISTS, 1).await;
+    let others = [
+        ("eve", "one", all()),
+        ("ada", "two", all()),
+        ("ada", "one", json!({})),
+    ];
+    for (count, (user, token, capabilities)) in others.into_iter().enumerate() {
+        refused(&b, user, token, capabilities).await;
+        let lists = requests(&cluster.puppet, "tools/list");
+        assert_eq!(lists, count + 2, "{user} {token}");
+    }
+    assert_eq!(b.metric(LEARNED).await, 0);
+    closes(cluster, [a, b]).await;
+}
+
 /// Nobody is refused for what another replica read some time ago.
 #[tokio::test]
 async fn a_list_that_changed_silently_is_read_again_before_a_call_is_refused() {
-    let cluster = declaring().await;
+    let cluster = declaring(Credentials::MustStay).await;
     let [a, b] = cluster.replicas().await;
     wrong(&call(&a)).send().await.error(400, -32020);
     cluster.keeps(LISTS, 1).await;
@@ -122,7 +151,7 @@ async fn a_list_that_changed_silently_is_read_again_before_a_call_is_refused() {
 
 #[tokio::test]
 async fn after_a_restart_headers_of_a_re_issue_are_checked_and_calls_known_to_be_safe() {
-    let cluster = declaring().await;
+    let cluster = declaring(Credentials::MustStay).await;
     let [a] = cluster.replicas().await;
     let asked = right(&call(&a)).send().await.asked();
     cluster.keeps(LISTS, 1).await;
