@@ -1,7 +1,8 @@
 //! What the replicas of one gateway have in common of what a server says: read by one, it is found by all.
 //!
 //! It is found by exactly those who would have been told the same, see `naming`, and it is a shortcut alone: whatever
-//! fails here, the server is asked. Nobody waits longer than one operation of the store may take.
+//! fails here, the server is asked. Nobody waits longer than one operation of the store may take. What one replica keeps
+//! there is bounded: the store must not be full of it when something is needed that cannot do without.
 //!
 //! # Changes
 //! Each list comes in editions. What is kept names the edition in which its reader found the list *before* it asked the
@@ -14,20 +15,21 @@
 //! sealed with it, and the store's own, which lets it go. The one that lets it be older is believed, so that neither a
 //! clock that is wrong nor somebody who puts old bytes back makes it fresher.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use futures_util::future::try_join4;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::naming::{Naming, Place, Subject};
 use crate::hold::seal::random_bytes;
+use crate::hold::shared::shelf::Shelf;
 use crate::hold::shared::{KeptList, Shared, Unavailable};
 use crate::observe::{Counter, chain};
 use crate::session::{Binding, Changes};
@@ -37,15 +39,20 @@ use crate::translate::subscription::{List, Lists};
 /// changes its lists all the time costs the store no more than this.
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// What keeping something costs the store besides its bytes: its name, what sealing adds. Measured generously.
+const ENTRY_BYTES: usize = 256;
+
 /// See the module.
 #[derive(Debug)]
 pub struct Commons {
     shared: Arc<dyn Shared>,
     naming: Naming,
     changes: Arc<Changes>,
-    /// The longest that anything is kept. What says which edition is the latest must not go sooner.
     ttl_max: Duration,
     told: [Told; List::ALL.len()],
+    /// What this replica keeps in the store, by its size.
+    kept: StdMutex<Shelf<Place, ()>>,
+    bytes_max: usize,
     tasks: TaskTracker,
     found: Counter,
 }
@@ -61,7 +68,16 @@ struct Told {
 
 /// The editions of all lists that something depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Edition(Binding);
+struct Edition(Binding);
+
+/// How much is kept of one server, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The longest that anything is kept. What says which edition is the latest must not go sooner.
+    pub ttl_max: Duration,
+    /// What one replica keeps at a time; beyond it, what is read stays with it.
+    pub bytes_max: usize,
+}
 
 /// Where something is to be kept that is about to be read.
 #[derive(Clone, Copy, Debug)]
@@ -88,14 +104,14 @@ struct Kept<'a> {
 }
 
 impl Commons {
-    /// Those of one server; `ttl_max` is the longest that anything is kept, `found` counts what is found. Nothing where
-    /// there is nobody to share with: a process without others has its own memory.
+    /// Those of one server; `found` counts what is found. Nothing where there is nobody to share with: a process without
+    /// others has its own memory.
     #[must_use]
     pub fn new(
         shared: Arc<dyn Shared>,
         naming: Naming,
         changes: Arc<Changes>,
-        ttl_max: Duration,
+        Bounds { ttl_max, bytes_max }: Bounds,
         (tasks, found): (TaskTracker, Counter),
     ) -> Option<Self> {
         let told = List::ALL.map(|list| Told {
@@ -108,6 +124,8 @@ impl Commons {
             changes,
             ttl_max,
             told,
+            kept: StdMutex::new(Shelf::new()),
+            bytes_max,
             tasks,
             found,
         })
@@ -162,6 +180,12 @@ impl Commons {
         let Ok(written) = postcard::to_allocvec(&kept) else {
             return;
         };
+        if !self.has_room(spot.place, written.len(), ttl) {
+            tracing::debug!(
+                "what was read is known to this replica alone: it keeps enough for all"
+            );
+            return;
+        }
         let shared = Arc::clone(&self.shared);
         self.tasks.spawn(async move {
             if let Err(error) = shared.put_list(spot.place, written.into(), ttl).await {
@@ -169,6 +193,18 @@ impl Commons {
                 tracing::debug!(error, "what was read is known to this replica alone");
             }
         });
+    }
+
+    /// Whether so many bytes more may be kept, which they are from now on. What was in the same place counts as well.
+    fn has_room(&self, place: Place, bytes: usize, ttl: Duration) -> bool {
+        let (now, bytes) = (Instant::now(), bytes + ENTRY_BYTES);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.tidy(now);
+        let has_room = kept.weight() + bytes <= self.bytes_max;
+        if has_room {
+            kept.put(place, (), bytes, now + ttl);
+        }
+        has_room
     }
 
     /// Tells the others of every change, until `end`.
@@ -214,20 +250,14 @@ impl Commons {
             let next = random_bytes().map_err(|error| Unavailable::Failed(error.into()))?;
             if let Some(place) = self.naming.place(&Subject::edition(list)) {
                 let written = Bytes::copy_from_slice(&next);
-                self.shared.put_list(place, written, self.ttl_max).await?;
+                // It outlives also what was asked for before and comes late.
+                let ttl = self.ttl_max.saturating_mul(2);
+                self.shared.put_list(place, written, ttl).await?;
             }
             *edition = next;
             told.epoch.store(epoch, Ordering::Release);
         }
         Ok(Some(*edition))
-    }
-}
-
-impl Spot {
-    /// In which edition.
-    #[must_use]
-    pub fn edition(&self) -> Edition {
-        self.edition
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use holdfast::cache::commons::Commons;
+use holdfast::cache::commons::{Bounds, Commons};
 use holdfast::cache::naming::Naming;
 use holdfast::cache::results::Memory;
 use holdfast::cache::tools::{self, Tools};
@@ -330,9 +330,12 @@ fn commons(
 ) -> Option<Arc<Commons>> {
     let backend = &settings.backend;
     let naming = Naming::new(&settings.keys, &backend.name, backend.origin)?;
-    let ttl_max = Duration::from_millis(backend.hints.ttl_ms).max(tools::SHARED_FOR);
+    let bounds = Bounds {
+        ttl_max: Duration::from_millis(backend.hints.ttl_ms).max(tools::SHARED_FOR),
+        bytes_max: settings.limits.cache_bytes_max,
+    };
     let (shared, changes) = (Arc::clone(shared), Arc::clone(changes));
-    let commons = Commons::new(shared, naming, changes, ttl_max, (tasks.clone(), found));
+    let commons = Commons::new(shared, naming, changes, bounds, (tasks.clone(), found));
     commons.map(Arc::new)
 }
 

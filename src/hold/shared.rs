@@ -23,7 +23,7 @@ use super::seal::{HoldId, ReplicaId};
 use crate::call::{AnswersDigest, Round};
 
 pub mod memory;
-mod shelf;
+pub(crate) mod shelf;
 
 /// The largest outcome that is kept. Results beyond a megabyte are rare, and a store that all replicas wait for must
 /// not be busy with one of them.

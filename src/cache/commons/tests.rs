@@ -14,6 +14,11 @@ use crate::translate::subscription::{Change, Changed};
 /// Longer than any test.
 const TTL: Duration = Duration::from_secs(60);
 
+const BOUNDS: Bounds = Bounds {
+    ttl_max: TTL,
+    bytes_max: 4 << 10,
+};
+
 /// A store for several, of which nothing but lists is wanted.
 #[derive(Debug, Default)]
 struct Store {
@@ -87,7 +92,7 @@ impl Replica {
         let (changes, tasks) = (Arc::<Changes>::default(), TaskTracker::new());
         let shared: Arc<dyn Shared> = Arc::<Store>::clone(store);
         let beside = (tasks.clone(), Counter::default());
-        let commons = Commons::new(shared, naming, Arc::clone(&changes), TTL, beside).unwrap();
+        let commons = Commons::new(shared, naming, Arc::clone(&changes), BOUNDS, beside).unwrap();
         Self {
             commons: Arc::new(commons),
             changes,
@@ -298,11 +303,30 @@ async fn what_is_not_understood_is_not_found() {
     assert!(b.found().await.is_some());
 }
 
+#[tokio::test(start_paused = true)]
+async fn one_replica_keeps_only_so_much_at_a_time() {
+    let (_, a, b) = replicas();
+    let large = [b'x'; 1500];
+    for (name, is_kept) in [("one", true), ("two", true), ("three", false)] {
+        let subject = tools_of(name);
+        let (spot, _) = a.look(&subject, only(List::Tools)).await.unwrap();
+        a.keeps(spot, &large).await;
+        let (_, found) = b.look(&subject, only(List::Tools)).await.unwrap();
+        assert_eq!(found.is_some(), is_kept, "{name}");
+    }
+    // The other has room of its own, and what is over makes room.
+    b.keeps(b.spot().await, &large).await;
+    assert!(a.found().await.is_some());
+    tokio::time::advance(TTL).await;
+    a.keeps(a.spot().await, &large).await;
+    assert!(b.found().await.is_some());
+}
+
 #[tokio::test]
 async fn a_process_without_others_has_nothing_in_common() {
     let keys = SealingKeys::new(&[[1; 32]]).unwrap();
     let naming = Naming::new(&keys, "b", Binding([0; 16])).unwrap();
     let alone: Arc<dyn Shared> = Arc::new(Memory::default());
     let beside = (TaskTracker::new(), Counter::default());
-    assert!(Commons::new(alone, naming, Arc::default(), TTL, beside).is_none());
+    assert!(Commons::new(alone, naming, Arc::default(), BOUNDS, beside).is_none());
 }

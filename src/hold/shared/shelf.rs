@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Shelf<K, V> {
+pub(crate) struct Shelf<K, V> {
     slots: HashMap<K, Slot<V>>,
     /// When which entry goes; the number parts those of the same instant.
     order: BTreeMap<(Instant, u64), K>,
@@ -23,7 +23,7 @@ struct Slot<V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             slots: HashMap::new(),
             order: BTreeMap::new(),
@@ -33,7 +33,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
     }
 
     /// Lets go of everything whose time is over.
-    pub(super) fn tidy(&mut self, now: Instant) {
+    pub(crate) fn tidy(&mut self, now: Instant) {
         while let Some(entry) = self.order.first_entry()
             && entry.key().0 <= now
         {
@@ -42,17 +42,17 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.slots.get(key).map(|slot| &slot.value)
     }
 
     /// When an entry goes.
-    pub(super) fn end_of(&self, key: &K) -> Option<Instant> {
+    pub(crate) fn end_of(&self, key: &K) -> Option<Instant> {
         self.slots.get(key).map(|slot| slot.goes.0)
     }
 
     /// Puts an entry, instead of one that was there.
-    pub(super) fn put(&mut self, key: K, value: V, weight: usize, until: Instant) {
+    pub(crate) fn put(&mut self, key: K, value: V, weight: usize, until: Instant) {
         self.remove(&key);
         let goes = (until, self.next);
         self.next += 1;
@@ -66,7 +66,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         self.slots.insert(key, slot);
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let slot = self.slots.remove(key)?;
         self.order.remove(&slot.goes);
         self.weight -= slot.weight;
@@ -74,7 +74,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
     }
 
     /// Lets go of those that would go soonest, until what is left weighs no more than this.
-    pub(super) fn shrink(&mut self, weight_max: usize) {
+    pub(crate) fn shrink(&mut self, weight_max: usize) {
         while self.weight > weight_max
             && let Some(entry) = self.order.first_entry()
         {
@@ -83,7 +83,12 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// What all that is there weighs.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 }
@@ -113,8 +118,8 @@ mod tests {
         shelf.shrink(10);
         assert_eq!(left(&shelf), [Some(1), None, Some(33), None]);
         assert_eq!(shelf.remove(&1), Some(1));
-        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight), (1, 1, 5));
+        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight()), (1, 1, 5));
         shelf.tidy(after(40));
-        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight), (0, 0, 0));
+        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight()), (0, 0, 0));
     }
 }
