@@ -15,6 +15,7 @@ use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
 use crate::hold::replay::Replays;
 use crate::hold::seal::{ReplicaId, SealingKeys};
+use crate::session::Binding;
 use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
 
@@ -23,6 +24,7 @@ mod backend;
 mod cluster;
 mod error;
 mod file;
+mod origin;
 mod span;
 #[cfg(test)]
 mod tests;
@@ -75,6 +77,8 @@ pub struct BackendSettings {
     pub legacy: Legacy,
     /// What it has of its own towards the server.
     pub access: Arc<Access>,
+    /// Tells the server, and whom it takes the gateway for, from any other.
+    pub origin: Binding,
     /// Caching hints of its results.
     pub hints: CacheHints,
     /// Whether lists are answered from memory within their time to live.

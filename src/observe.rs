@@ -92,6 +92,8 @@ pub struct Metrics {
     pub notes_dropped: Counter,
     /// Requests that were answered from memory.
     pub recalled: Counter,
+    /// What other replicas had read of servers, and was found instead of being asked for.
+    pub learned: Counter,
     /// Requests that were sent on to the replica that holds their call.
     pub forwarded: Counter,
     /// Connections that were not let in at the listener for replicas.
@@ -138,6 +140,10 @@ impl Default for Metrics {
                 "Notifications that a client was too slow for",
             ),
             recalled: counter("recalled", "Requests that were answered from memory"),
+            learned: counter(
+                "learned",
+                "Lists and discovery that were found with other replicas",
+            ),
             forwarded: counter(
                 "forwarded",
                 "Requests that were sent on to the replica that holds their call",

@@ -10,6 +10,7 @@ use http::header::AUTHORIZATION;
 use http::{HeaderName, HeaderValue};
 use serde_json::json;
 
+use crate::cache::results::Place;
 use crate::cache::tools::{Unchecked, is_first_page};
 use crate::call::{AuthChallenge, Leg, LegId, Reply, failed};
 use crate::config::{Anonymous, PrincipalSource};
@@ -187,6 +188,11 @@ impl Gateway {
         if let Some(state) = &admitted.state {
             return match self.open(state, &admitted, &caller) {
                 Ok(state) => {
+                    if let Some(call) = &unchecked
+                        && let Err(reply) = self.backend.check_again(&caller, call).await
+                    {
+                        return replied(reply);
+                    }
                     let from = (headers, body, unchecked);
                     let resuming = self.resume(state, &admitted, caller, from, came);
                     resuming.await.into()
@@ -210,14 +216,25 @@ impl Gateway {
         (headers, body): (ClientHeaders<'_>, &Bytes),
     ) -> Answer {
         let (memory, tools) = (&self.backend.memory, &self.backend.tools);
-        let place = memory.place(&caller, admitted.method, &admitted.params);
+        let mut place = memory.place(&caller, admitted.method, &admitted.params);
         if let Some(reply) = self.backend.recall(place.as_ref()) {
+            return Answer::Reply(reply);
+        }
+        if let Some(place) = &mut place
+            && let Some(reply) = self.backend.recall_of_others(place).await
+        {
             return Answer::Reply(reply);
         }
         if admitted.method == Method::Discover {
             return Answer::Reply(self.backend.discover(&caller, place).await);
         }
         let lists_tools = admitted.method == Method::ToolsList && is_first_page(&admitted.params);
+        let listing = if lists_tools {
+            let beside = place.as_ref().and_then(Place::spot);
+            Some(tools.listing(&caller, beside).await)
+        } else {
+            None
+        };
         let order = Order {
             method: admitted.method,
             caller,
@@ -226,7 +243,7 @@ impl Gateway {
             params: body.slice_ref(admitted.raw_params.get().as_bytes()),
             unchecked,
             place,
-            lists_tools: lists_tools.then(|| tools.epoch()),
+            listing,
             responses: admitted.responses.map(ToOwned::to_owned),
         };
         driver::make(&self.backend, order).await

@@ -3,7 +3,8 @@
 //! What is remembered is shared no further than its `cacheScope` says, and never between capability sets: the lists of
 //! some servers depend on them. It is forgotten when a list changes or a session is lost; what was asked for before
 //! that and comes after it is not remembered at all. A client is told what is left of the time to live, so that no
-//! answer is older than its server allows, however many caches it passes.
+//! answer is older than its server allows, however many caches it passes. What is not remembered here may have been
+//! answered by another replica.
 //! Spec: 2026-07-28 server/utilities/caching.
 
 use std::sync::Arc;
@@ -14,11 +15,13 @@ use http::HeaderValue;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
+use super::commons::{Commons, Found, Spot};
+use super::naming::{Reader, Subject};
 use crate::call::Moment;
 use crate::session::{Caller, Changes, Principal};
 use crate::translate::capability::ClientCapabilities;
 use crate::translate::result::{CacheHints, CacheScope, with_ttl};
-use crate::translate::subscription::List;
+use crate::translate::subscription::{List, Lists};
 use crate::wire::modern::Method;
 use crate::wire::object::RawObject;
 
@@ -35,6 +38,7 @@ pub struct Memory {
     hints: CacheHints,
     lists: ListCaching,
     changes: Arc<Changes>,
+    commons: Option<Arc<Commons>>,
 }
 
 /// Whether lists are answered from memory as well.
@@ -61,7 +65,7 @@ struct Key {
 #[derive(Debug)]
 struct Remembered {
     result: Bytes,
-    since: Moment,
+    until: Moment,
     epoch: u64,
 }
 
@@ -70,10 +74,36 @@ struct Remembered {
 pub struct Place {
     key: Key,
     epoch: u64,
+    /// Where other replicas will find it.
+    spot: Option<Spot>,
 }
 
 #[derive(Clone, Debug)]
 struct Weight;
+
+impl Key {
+    fn subject(&self, hints: CacheHints) -> Subject<'_> {
+        let reader = Reader {
+            principal: self.principal,
+            credentials: self.credentials.as_ref().map(HeaderValue::as_bytes),
+            capabilities: self.capabilities.as_str(),
+        };
+        Subject::Result {
+            reader,
+            method: self.method.as_str(),
+            cursor: self.cursor.as_deref(),
+            hints: (hints.ttl_ms, hints.scope == CacheScope::Public),
+        }
+    }
+}
+
+impl Place {
+    /// Where something else is kept that is read with the same request.
+    #[must_use]
+    pub fn spot(&self) -> Option<Spot> {
+        self.spot
+    }
+}
 
 impl Weighter<Key, Arc<Remembered>> for Weight {
     fn weight(&self, key: &Key, remembered: &Arc<Remembered>) -> u64 {
@@ -89,13 +119,14 @@ impl Memory {
         hints: CacheHints,
         lists: ListCaching,
         bytes_max: usize,
-        changes: Arc<Changes>,
+        (changes, commons): (Arc<Changes>, Option<Arc<Commons>>),
     ) -> Self {
         Self {
             results: Cache::with_weighter(ENTRIES_EXPECTED, bytes_max as u64, Weight),
             hints,
             lists,
             changes,
+            commons,
         }
     }
 
@@ -133,15 +164,18 @@ impl Memory {
             cursor: cursor.map(Into::into),
         };
         let epoch = self.epoch(method);
-        Some(Place { key, epoch })
+        Some(Place {
+            key,
+            epoch,
+            spot: None,
+        })
     }
 
     /// The remembered answer, with what is left of its time to live.
     #[must_use]
     pub fn recall(&self, place: &Place, now: Moment) -> Option<Bytes> {
         let remembered = self.results.get(&place.key)?;
-        let age = now.0.saturating_sub(remembered.since.0);
-        let left = Duration::from_millis(self.hints.ttl_ms).checked_sub(age)?;
+        let left = remembered.until.0.saturating_sub(now.0);
         let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
         if left_ms == 0 || remembered.epoch != place.epoch {
             return None;
@@ -149,26 +183,66 @@ impl Memory {
         with_ttl(&remembered.result, left_ms).map(Into::into)
     }
 
+    /// What another replica was answered. Whether it was or not, the answer that is remembered next is for all.
+    pub async fn look(&self, place: &mut Place) -> Option<Found> {
+        let commons = self.commons.as_ref()?;
+        let (subject, lists) = (
+            place.key.subject(self.hints),
+            lists_behind(place.key.method),
+        );
+        let (spot, found) = commons.look(&subject, lists, self.ttl()).await?;
+        place.spot = Some(spot);
+        found
+    }
+
+    /// Remembers what another replica was answered, and recalls it, unless something has changed since it was looked for.
+    #[must_use]
+    pub fn learn(&self, place: &Place, found: Found, now: Moment) -> Option<Bytes> {
+        let Found { contents, left } = found;
+        if place.epoch != self.epoch(place.key.method) {
+            return None;
+        }
+        let remembered = Remembered {
+            result: contents,
+            until: now + left,
+            epoch: place.epoch,
+        };
+        self.results.insert(place.key.clone(), Arc::new(remembered));
+        self.recall(place, now)
+    }
+
     /// Remembers an answer, unless something has changed since it was asked for.
     pub fn remember(&self, place: Place, result: &Bytes, now: Moment) {
-        let Place { key, epoch } = place;
-        if epoch == self.epoch(key.method) {
-            let remembered = Remembered {
-                // A result may be a part of a larger read buffer.
-                result: Bytes::copy_from_slice(result),
-                since: now,
-                epoch,
-            };
-            self.results.insert(key, Arc::new(remembered));
+        let Place { key, epoch, spot } = place;
+        if epoch != self.epoch(key.method) {
+            return;
         }
+        if let (Some(commons), Some(spot)) = (&self.commons, spot) {
+            commons.keep(spot, result, self.ttl());
+        }
+        let remembered = Remembered {
+            // A result may be a part of a larger read buffer.
+            result: Bytes::copy_from_slice(result),
+            until: now + self.ttl(),
+            epoch,
+        };
+        self.results.insert(key, Arc::new(remembered));
+    }
+
+    fn ttl(&self) -> Duration {
+        Duration::from_millis(self.hints.ttl_ms)
     }
 
     fn epoch(&self, method: Method) -> u64 {
-        match list_of(method) {
-            Some(list) => self.changes.epoch(list),
-            None => List::ALL.iter().map(|list| self.changes.epoch(*list)).sum(),
-        }
+        let lists = lists_behind(method).iter();
+        lists.map(|list| self.changes.epoch(list)).sum()
     }
+}
+
+/// The lists whose change makes the answer another: of discovery, any.
+fn lists_behind(method: Method) -> Lists {
+    let list = list_of(method);
+    Lists::that(|one| list.is_none_or(|list| list == one))
 }
 
 /// The list that a method reads.
@@ -200,7 +274,7 @@ mod tests {
             ttl_ms: 1000,
             scope,
         };
-        Memory::new(hints, lists, 1 << 20, Arc::default())
+        Memory::new(hints, lists, 1 << 20, (Arc::default(), None))
     }
 
     fn caller(name: &str) -> Caller {
@@ -271,6 +345,26 @@ mod tests {
         assert!(recalled(&memory, "ada", "{}", 1).is_none());
         memory.remember(on_its_way, &Bytes::from_static(RESULT), at(1));
         assert!(recalled(&memory, "ada", r#"{"cursor":"c"}"#, 1).is_none());
+    }
+
+    #[test]
+    fn what_another_was_answered_is_as_fresh_as_it_is_and_nothing_after_a_change() {
+        let memory = memory(CacheScope::Private, ListCaching::On);
+        let found = || Found {
+            contents: Bytes::from_static(RESULT),
+            left: Duration::from_millis(300),
+        };
+        let looked_for = place(&memory, "ada", "{}").unwrap();
+        // It is older than this process.
+        let learned = memory.learn(&looked_for, found(), at(10)).unwrap();
+        assert!(learned.starts_with(br#"{"resultType":"complete","ttlMs":300,"#));
+        assert!(recalled(&memory, "ada", "{}", 309).is_some());
+        assert!(recalled(&memory, "ada", "{}", 310).is_none());
+        memory.changes.publish(
+            Audience::Of(Principal::Anonymous),
+            &Change::bare(Changed::List(List::Tools)),
+        );
+        assert!(memory.learn(&looked_for, found(), at(10)).is_none());
     }
 
     #[test]

@@ -11,17 +11,19 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use holdfast::cache::commons::{Bounds, Commons};
+use holdfast::cache::naming::Naming;
 use holdfast::cache::results::Memory;
-use holdfast::cache::tools::Tools;
+use holdfast::cache::tools::{self, Tools};
 use holdfast::config::{self, Legacy, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
 use holdfast::hold::registry::Registry;
 use holdfast::hold::seal::ReplicaId;
 use holdfast::hold::shared::Shared;
-use holdfast::observe::Metrics;
+use holdfast::observe::{Counter, Metrics};
 use holdfast::route::Gateway;
-use holdfast::session::{Pool, PoolSettings};
+use holdfast::session::{Changes, Pool, PoolSettings};
 use holdfast::subscription::{SubscriptionLimits, Subscriptions};
 use holdfast::upstream::{
     HttpTarget, ProcessLimits, Stdio, Target, TransportLimits, WebSocket, stop_max,
@@ -303,15 +305,25 @@ fn backend(
         tasks.clone(),
         Arc::clone(&metrics),
     );
+    let changes = Arc::clone(pool.changes());
+    let commons = commons(
+        &settings,
+        &shared,
+        &changes,
+        (tasks, metrics.learned.clone()),
+    );
+    if let Some(commons) = commons.clone() {
+        tasks.spawn(commons.tell(stop.clone()));
+    }
     Backend {
         name: settings.backend.name,
         memory: Memory::new(
             settings.backend.hints,
             settings.backend.lists,
             settings.limits.cache_bytes_max,
-            Arc::clone(pool.changes()),
+            (Arc::clone(&changes), commons.clone()),
         ),
-        tools: Tools::new(Arc::clone(pool.changes())),
+        tools: Tools::new(changes, commons),
         pool: Arc::new(pool),
         registry: Registry::new(settings.limits.holds_max, settings.limits.outcome_bytes_max),
         keys: settings.keys,
@@ -327,6 +339,24 @@ fn backend(
         replica: settings.replica,
         shared,
     }
+}
+
+/// What replicas have in common of what the server says.
+fn commons(
+    settings: &Settings,
+    shared: &Arc<dyn Shared>,
+    changes: &Arc<Changes>,
+    (tasks, found): (&TaskTracker, Counter),
+) -> Option<Arc<Commons>> {
+    let backend = &settings.backend;
+    let naming = Naming::new(&settings.keys, &backend.name, backend.origin)?;
+    let bounds = Bounds {
+        ttl_max: Duration::from_millis(backend.hints.ttl_ms).max(tools::SHARED_FOR),
+        bytes_max: settings.limits.cache_bytes_max,
+    };
+    let (shared, changes) = (Arc::clone(shared), Arc::clone(changes));
+    let commons = Commons::new(shared, naming, changes, bounds, (tasks.clone(), found));
+    commons.map(Arc::new)
 }
 
 async fn sweep(backend: Arc<Backend>, every: Duration) {

@@ -27,8 +27,8 @@ use self::link::{Link, Request};
 use crate::call::{AnswersDigest, Round};
 use crate::hold::seal::{HoldId, ReplicaId, SEAL_BYTES, SealingKeys};
 use crate::hold::shared::{
-    Announced, Claim, LIST_BYTES_MAX, OUTCOME_BYTES_MAX, Pending, Record, Shared, Stake, Taken,
-    Unavailable,
+    Announced, Claim, KeptList, LIST_BYTES_MAX, OUTCOME_BYTES_MAX, Pending, Record, Shared, Stake,
+    Taken, Unavailable,
 };
 
 mod link;
@@ -116,6 +116,7 @@ struct Scripts {
     take_back: Script,
     release: Script,
     remember: Script,
+    list: Script,
 }
 
 impl fmt::Debug for Redis {
@@ -165,6 +166,7 @@ impl Redis {
             take_back: Script::new(include_str!("redis/take_back.lua")),
             release: Script::new(include_str!("redis/release.lua")),
             remember: Script::new(include_str!("redis/remember.lua")),
+            list: Script::new(include_str!("redis/list.lua")),
         };
         Ok(Self {
             settings,
@@ -234,17 +236,21 @@ impl Redis {
         let mut command = redis::cmd("GETRANGE");
         command.arg(&name).arg(0).arg(bytes_max + SEAL_BYTES);
         let sealed: Vec<u8> = self.command(command).await?;
+        Ok(self.opened(&name, &sealed))
+    }
+
+    fn opened(&self, name: &str, sealed: &[u8]) -> Option<Vec<u8>> {
         if sealed.is_empty() {
-            return Ok(None);
+            return None;
         }
-        let value = self.keys.open_bytes(name.as_bytes(), &sealed);
+        let value = self.keys.open_bytes(name.as_bytes(), sealed);
         if value.is_none() {
             tracing::warn!(
                 name,
                 "what replicas share holds a value that no key of this gateway sealed"
             );
         }
-        Ok(value)
+        value
     }
 
     async fn command<T: redis::FromRedisValue>(&self, command: Cmd) -> Result<T, Unavailable> {
@@ -414,10 +420,17 @@ impl Shared for Redis {
         Box::pin(self.put(self.place(place), list, LIST_BYTES_MAX, ttl))
     }
 
-    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<Bytes>> {
+    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<KeptList>> {
         Box::pin(async move {
-            let list = self.value(self.place(place), LIST_BYTES_MAX).await?;
-            Ok(list.map(Bytes::from))
+            let name = self.place(place);
+            let mut invocation = self.scripts.list.prepare_invoke();
+            invocation.key(&name).arg(LIST_BYTES_MAX + SEAL_BYTES);
+            let (sealed, left_ms): (Vec<u8>, i64) =
+                self.link.ask(Request::Script(invocation)).await?;
+            // Of what has no end, none of ours, nothing is left.
+            let left = Duration::from_millis(u64::try_from(left_ms).unwrap_or_default());
+            let list = self.opened(&name, &sealed).map(Bytes::from);
+            Ok(list.map(|bytes| KeptList { bytes, left }))
         })
     }
 }

@@ -9,6 +9,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::Legacy;
 use super::error::{ConfigError, wrong};
+use super::origin::{self, KnownAs};
+use crate::session::Binding;
 use crate::upstream::{Access, Bearer, Identity, Tls, TlsError, TlsMaterial};
 
 /// Headers that the gateway itself sets or takes from the caller, or that say how a message travels.
@@ -49,8 +51,9 @@ pub(super) struct Own {
 }
 
 impl Own {
-    /// Reads what the files hold; a token is looked at now, so that a missing one is found before a call needs it.
-    pub(super) fn into_access(self, legacy: &Legacy) -> Result<Access, ConfigError> {
+    /// Reads what the files hold; a token is looked at now, so that a missing one is found before a call needs it. Besides,
+    /// what tells the server, and whom it will take the gateway for, from any other.
+    pub(super) fn into_access(self, legacy: &Legacy) -> Result<(Access, Binding), ConfigError> {
         let scheme = match legacy {
             Legacy::Http(uri) | Legacy::WebSocket(uri) => uri.scheme_str(),
             Legacy::Program(_) => None,
@@ -68,20 +71,30 @@ impl Own {
             ("client_cert_file", &cert),
             ("client_key_file", &key),
         ];
+        let mut chain = Vec::new();
         let tls = match (scheme, tls_field.iter().find(|(_, file)| file.is_some())) {
             (Some("https" | "wss"), _) => {
-                Some(tls(ca.as_deref(), cert.as_deref(), key.as_deref())?)
+                let identity = identity(cert.as_deref(), key.as_deref())?;
+                chain.extend(identity.iter().flat_map(|identity| identity.chain.clone()));
+                Some(tls(ca.as_deref(), identity)?)
             }
             (_, Some((field, _))) => {
                 return Err(wrong(field, "is for https:// and wss:// servers alone"));
             }
             (_, None) => None,
         };
-        Ok(Access {
+        let known_as = KnownAs {
+            headers: &headers,
+            authorization: bearer.as_ref().map(|(_, shown)| shown),
+            chain: &chain,
+        };
+        let origin = origin::of(legacy, &known_as);
+        let access = Access {
             tls,
+            bearer: bearer.map(|(bearer, _)| bearer),
             headers,
-            bearer,
-        })
+        };
+        Ok((access, origin))
     }
 
     /// The first field that is there.
@@ -123,7 +136,11 @@ fn headers(given: &BTreeMap<String, String>) -> Result<HeaderMap, ConfigError> {
     Ok(headers)
 }
 
-fn bearer(env: Option<String>, file: Option<PathBuf>) -> Result<Option<Bearer>, ConfigError> {
+/// Where the token is found, and what is shown of it now.
+fn bearer(
+    env: Option<String>,
+    file: Option<PathBuf>,
+) -> Result<Option<(Bearer, HeaderValue)>, ConfigError> {
     let (field, bearer) = match (env, file) {
         (None, None) => return Ok(None),
         (Some(_), Some(_)) => {
@@ -137,23 +154,26 @@ fn bearer(env: Option<String>, file: Option<PathBuf>) -> Result<Option<Bearer>, 
         (None, Some(path)) => ("bearer_file", Bearer::File(path)),
     };
     let read = bearer.authorization();
-    read.map_err(|error| wrong(field, error.to_string()))?;
-    Ok(Some(bearer))
+    let shown = read.map_err(|error| wrong(field, error.to_string()))?;
+    Ok(Some((bearer, shown)))
 }
 
-fn tls(ca: Option<&Path>, cert: Option<&Path>, key: Option<&Path>) -> Result<Tls, ConfigError> {
+fn identity(cert: Option<&Path>, key: Option<&Path>) -> Result<Option<Identity>, ConfigError> {
+    match (cert, key) {
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(wrong("client_cert_file", "wants a `client_key_file`")),
+        (None, Some(_)) => Err(wrong("client_key_file", "wants a `client_cert_file`")),
+        (Some(cert), Some(key)) => Ok(Some(Identity {
+            chain: certificates("client_cert_file", cert)?,
+            key: private_key(key)?,
+        })),
+    }
+}
+
+fn tls(ca: Option<&Path>, identity: Option<Identity>) -> Result<Tls, ConfigError> {
     let authorities = match ca {
         Some(path) => certificates("ca_file", path)?,
         None => Vec::new(),
-    };
-    let identity = match (cert, key) {
-        (None, None) => None,
-        (Some(_), None) => return Err(wrong("client_cert_file", "wants a `client_key_file`")),
-        (None, Some(_)) => return Err(wrong("client_key_file", "wants a `client_cert_file`")),
-        (Some(cert), Some(key)) => Some(Identity {
-            chain: certificates("client_cert_file", cert)?,
-            key: private_key(key)?,
-        }),
     };
     let material = TlsMaterial {
         authorities,

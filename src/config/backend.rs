@@ -133,9 +133,11 @@ impl Backend {
         let replays = self.replays();
         let own = self.own();
         let legacy = self.legacy()?;
+        let (access, origin) = own.into_access(&legacy)?;
         Ok(BackendSettings {
             name,
-            access: Arc::new(own.into_access(&legacy)?),
+            access: Arc::new(access),
+            origin,
             legacy,
             hints,
             lists,

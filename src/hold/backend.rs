@@ -12,7 +12,7 @@ use super::replay::Replays;
 use super::seal::{ReplicaId, SealingKeys};
 use super::shared::Shared;
 use crate::cache::results::{Memory, Place};
-use crate::cache::tools::Tools;
+use crate::cache::tools::{Tools, Unchecked};
 use crate::call::{CallLimits, Loss, Reply, failed};
 use crate::observe::Metrics;
 use crate::session::{Caller, HandshakeError, Lease, LeaseError, LeaseMode, Pool};
@@ -67,6 +67,29 @@ impl Backend {
         let recalled = self.memory.recall(place?, self.clock.now())?;
         self.metrics.recalled.inc();
         Some(Reply::Result(recalled))
+    }
+
+    /// The answer as another replica was given it. From now on it is known here as well.
+    pub async fn recall_of_others(&self, place: &mut Place) -> Option<Reply> {
+        let found = self.memory.look(place).await?;
+        let recalled = self.memory.learn(place, found, self.clock.now())?;
+        Some(Reply::Result(recalled))
+    }
+
+    /// Checks the headers of a re-issue, as far as anybody knows what its tool declares. Nobody is refused for a list
+    /// that was read a while ago: it is read again first.
+    ///
+    /// # Errors
+    /// What the client is told when they do not say what the arguments say.
+    pub async fn check_again(&self, caller: &Caller, call: &Unchecked) -> Result<(), Reply> {
+        if let Some(checked) = self.tools.check_again(caller, call).await {
+            return checked;
+        }
+        match self.lease_shared(caller).await {
+            Ok(lease) => self.tools.read_and_check(&lease, caller, call).await,
+            // The call may not need the server's help any more: it is let pass.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Answers `server/discover` from a session's `InitializeResult`.

@@ -20,7 +20,7 @@ use super::order::{Again, Answer, Order, UpstreamRequest, crowded};
 use super::seal::HoldId;
 use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
-use crate::cache::tools::Unchecked;
+use crate::cache::tools::{Listing, Unchecked};
 use crate::call::{Answers, Call, CallSpec, Event, LegId, Origin, Reply};
 use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
@@ -112,8 +112,8 @@ struct Driver {
     again: Option<Box<Again>>,
     /// What has to be checked before the request goes up.
     unchecked: Option<Box<Unchecked>>,
-    /// The request is for a list of tools from its beginning, made at this epoch.
-    lists_tools: Option<u64>,
+    /// The request is for the list of tools from its beginning.
+    listing: Option<Listing>,
     /// Where its result is to be remembered.
     place: Option<Place>,
     /// From which level the leg that makes the request wants log messages.
@@ -186,7 +186,7 @@ impl Driver {
             leg,
             params,
             unchecked,
-            lists_tools,
+            listing,
             place,
             responses,
         } = order;
@@ -218,7 +218,7 @@ impl Driver {
             request,
             again,
             unchecked,
-            lists_tools,
+            listing,
             place,
             log_level,
             is_replaced: false,
@@ -250,7 +250,7 @@ impl Driver {
             let mut lease = backend.lease(&caller, method, log_level).await?;
             if let Some(call) = unchecked {
                 let tools = &backend.tools;
-                tools.read_and_check(&lease, &caller.key, &call).await?;
+                tools.read_and_check(&lease, &caller, &call).await?;
             }
             if log_level.is_some() {
                 lease.want_logs(log_level).await;

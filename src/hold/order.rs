@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::{LegEvent, LegStream};
 use crate::cache::results::Place;
-use crate::cache::tools::Unchecked;
+use crate::cache::tools::{Listing, Unchecked};
 use crate::call::{Leg, Reply, unavailable};
 use crate::session::Caller;
 use crate::translate::request;
@@ -81,8 +81,8 @@ pub struct Order {
     pub params: Bytes,
     /// What of it has to be checked before it goes up.
     pub unchecked: Option<Box<Unchecked>>,
-    /// The state of the tool list, if it asks for that list from its beginning.
-    pub lists_tools: Option<u64>,
+    /// It asks for the list of tools from its beginning.
+    pub listing: Option<Listing>,
     /// Where its result is to be remembered.
     pub place: Option<Place>,
     /// Answers that it brings along, as a raw `inputResponses` object.

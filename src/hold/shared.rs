@@ -23,7 +23,7 @@ use super::seal::{HoldId, ReplicaId};
 use crate::call::{AnswersDigest, Round};
 
 pub mod memory;
-mod shelf;
+pub(crate) mod shelf;
 
 /// The largest outcome that is kept. Results beyond a megabyte are rare, and a store that all replicas wait for must
 /// not be busy with one of them.
@@ -100,7 +100,16 @@ pub trait Shared: fmt::Debug + Send + Sync {
     fn put_list(&self, place: [u8; 32], list: Bytes, ttl: Duration) -> Pending<'_, ()>;
 
     /// A list that some replica has kept.
-    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<Bytes>>;
+    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<KeptList>>;
+}
+
+/// A list as it was kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptList {
+    /// It.
+    pub bytes: Bytes,
+    /// What is left of its `ttl`, by the store's own clock: those of replicas need not agree.
+    pub left: Duration,
 }
 
 /// Who wants to do something with which hold.

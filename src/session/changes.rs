@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use dashmap::DashMap;
+use tokio::sync::Notify;
 
 use super::Number;
 use super::principal::Principal;
@@ -41,6 +42,8 @@ pub struct Changes {
     epochs: [AtomicU64; List::ALL.len()],
     /// How often all that was known of the server became doubtful.
     forgotten: AtomicU64,
+    /// An epoch has moved.
+    moved: Notify,
 }
 
 /// An ear that hears, until this is dropped.
@@ -73,6 +76,7 @@ impl Changes {
             self.seen.fetch_or(1 << list as u8, Ordering::AcqRel);
             // Before anybody hears of it and asks anew.
             self.epochs[list as usize].fetch_add(1, Ordering::AcqRel);
+            self.moved.notify_one();
         }
         if let Some(ears) = self.ears.get(&audience) {
             for ear in ears.iter() {
@@ -84,6 +88,12 @@ impl Changes {
     /// A session was lost: the server may be another one now.
     pub(super) fn forget(&self) {
         self.forgotten.fetch_add(1, Ordering::AcqRel);
+        self.moved.notify_one();
+    }
+
+    /// Done when an epoch has moved since the last time. One alone may wait for it. Cancel-safe.
+    pub async fn moved(&self) {
+        self.moved.notified().await;
     }
 
     /// Changes with the list, on whichever session that is heard: what was read before holds only as long as this

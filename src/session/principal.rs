@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 
 /// Who a caller is, as far as sharing goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
 pub enum Principal {
     /// No credentials: all such callers look alike.
     Anonymous,

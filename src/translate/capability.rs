@@ -107,6 +107,12 @@ impl ClientCapabilities {
         })
     }
 
+    /// The set in canonical form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.canonical
+    }
+
     /// Whether the client declared `capability`.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use http::HeaderMap;
 use http::header::HeaderName;
 use memchr::memmem;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -17,12 +18,22 @@ use crate::wire::object::{self, RawObject};
 const ANNOTATION: &str = "x-mcp-header";
 
 /// An argument that is mirrored in a header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ParamHeader {
     /// The whole name of the header.
+    #[serde(serialize_with = "write_name", deserialize_with = "read_name")]
     name: HeaderName,
     /// The names of the properties that lead to the argument.
     path: Vec<Box<str>>,
+}
+
+fn write_name<S: Serializer>(name: &HeaderName, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(name.as_str())
+}
+
+fn read_name<'de, D: Deserializer<'de>>(from: D) -> Result<HeaderName, D::Error> {
+    let name = <Box<str>>::deserialize(from)?;
+    HeaderName::from_bytes(name.as_bytes()).map_err(de::Error::custom)
 }
 
 /// Why a declaration is invalid, and with it the tool.

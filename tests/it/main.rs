@@ -54,4 +54,5 @@ mod terminal;
 mod tidy;
 mod tls;
 mod url_error;
+mod warm;
 mod websocket;

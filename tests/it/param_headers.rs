@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::support::client::{Client, Request};
-use crate::support::eventually;
 use crate::support::puppet::{Ending, Ledger, Out};
 use crate::support::stage::Stage;
+use crate::support::{accept, eventually, text_of};
 
 /// A list with one tool that mirrors `region` and one whose declaration is invalid.
 fn list() -> Value {
@@ -218,5 +218,36 @@ async fn a_list_that_changed_silently_is_learned_when_it_passes() {
     let list = stage.client.request("tools/list", json!({}));
     list.send().await.result();
     request.send().await.result();
+    stage.closes().await;
+}
+
+/// What its headers have to say may have changed while a person thought: the list is read again before it is refused.
+#[tokio::test]
+async fn a_re_issue_is_checked_by_a_list_that_is_fresh() {
+    let stage = declaring().await;
+    let wants = |header: &str| {
+        let region = json!({"type": "string", "x-mcp-header": header});
+        let schema = json!({"type": "object", "properties": {"region": region}});
+        let tools = json!({"tools": [{"name": "name", "inputSchema": schema}]});
+        stage.puppet.on("tools/list", "", move |_| {
+            let tools = tools.clone();
+            async move { Ending::Result(tools) }
+        });
+    };
+    wants("Region");
+    let request = stage.client.tool("name", json!({"region": "eu"}));
+    let with_region = request.clone().header("mcp-param-region", "eu");
+    let asked = with_region.send().await.asked();
+    wants("Zone");
+    let reissue = request.answer(&asked, accept(json!({"name": "Ada"})));
+    let wrong = reissue.clone().header("mcp-param-zone", "us");
+    eventually("the list to be read again", || async {
+        wrong.send().await.error(400, -32020);
+        lists(&stage.puppet.ledger()) == 2
+    })
+    .await;
+    assert_eq!(stage.answers(), 0);
+    let right = reissue.header("mcp-param-zone", "eu").send().await;
+    assert_eq!(text_of(right.result()), "name: \"Ada\"");
     stage.closes().await;
 }

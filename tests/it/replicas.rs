@@ -3,93 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use holdfast::cluster::redis::Redis;
 use holdfast::hold::seal::{ReplicaId, SealingKeys};
 use holdfast::hold::shared::{Claim, Shared, Stake};
 use serde_json::{Value, json};
 
 use crate::support::client::{Asked, Client, Request};
-use crate::support::gateway::{Config, Gateway};
-use crate::support::puppet::{Ending, EventIds, Manner, Puppet};
+use crate::support::cluster::Cluster;
+use crate::support::gateway::Gateway;
+use crate::support::puppet::{Ending, Manner};
 use crate::support::redis::RedisServer;
-use crate::support::stage::{Gate, name_schema, usual};
+use crate::support::stage::{Gate, name_schema};
 use crate::support::{accept, eventually, form, text_of};
 
-/// What Redis knows of replicas, and of calls that have ended.
-const REPLICAS: &str = "holdfast:{shared}:replica:*";
-const OUTCOMES: &str = "holdfast:{shared}:outcome:*";
-
-/// A server, Redis, and what is needed to start replicas.
-struct Cluster {
-    puppet: Puppet,
-    redis: RedisServer,
-    config: Config,
-}
-
-impl Cluster {
-    async fn of(manner: Manner) -> Self {
-        let puppet = Puppet::start(manner).await;
-        usual(&puppet);
-        let redis = RedisServer::start().await;
-        let keys = format!("[{:?}]", STANDARD.encode([1; 32]));
-        let config = Config::of(&puppet)
-            .top("keys", &keys)
-            .cluster("listen", "\"127.0.0.1:0\"")
-            .cluster("redis", &format!("{:?}", redis.url()))
-            .cluster("heartbeat", "\"100ms\"")
-            .cluster("replica_ttl", "\"600ms\"");
-        Self {
-            puppet,
-            redis,
-            config,
-        }
-    }
-
-    async fn new() -> Self {
-        Self::of(Manner {
-            event_ids: EventIds::With,
-            ..Manner::default()
-        })
-        .await
-    }
-
-    async fn replicas<const N: usize>(&self) -> [Gateway; N] {
-        let mut replicas = Vec::new();
-        for _ in 0..N {
-            replicas.push(self.config.start().await);
-        }
-        // They know of each other.
-        keys(&self.redis, REPLICAS, N).await;
-        replicas.try_into().unwrap()
-    }
-
-    fn answers(&self) -> usize {
-        self.puppet.ledger().answers.len()
-    }
-
-    /// The end of a test: nothing is held anywhere, and those that are left end well.
-    async fn ends(self, replicas: impl IntoIterator<Item = Gateway>) {
-        for replica in replicas {
-            replica.settled().await;
-            assert_eq!(replica.terminate().await, 0);
-        }
-        keys(&self.redis, REPLICAS, 0).await;
-        // Those that were killed have left sessions behind.
-        self.puppet.forget_sessions();
-        self.puppet.settled().await;
-    }
-}
-
-/// Waits until so many keys of this pattern are there.
-async fn keys(redis: &RedisServer, pattern: &str, count: usize) {
-    let what = format!("{count} keys like {pattern}");
-    eventually(&what, || async {
-        let found = redis.cli(&["KEYS", pattern]).await;
-        found.lines().filter(|line| !line.is_empty()).count() == count
-    })
-    .await;
-}
+/// What Redis knows of calls that have ended.
+const OUTCOMES: &str = "outcome";
 
 /// All that can be read in it.
 async fn everything(redis: &RedisServer) -> String {
@@ -230,7 +158,7 @@ async fn an_outcome_outlives_the_replica_on_which_its_call_ended() {
     let (request, asked) = held(&a, "name").await;
     let reply = request.answer(&asked, ada()).send().await;
     assert_eq!(text_of(reply.result()), "name: \"Ada\"");
-    keys(&cluster.redis, OUTCOMES, 1).await;
+    cluster.keeps(OUTCOMES, 1).await;
     a.kill().await;
     let again = at(&b, &request).answer(&asked, ada()).send().await;
     assert_eq!(again.message["result"], reply.message["result"]);
@@ -259,7 +187,7 @@ async fn without_redis_a_replica_goes_on_with_its_own_and_recovers_by_itself() {
     let reply = other.answer(&others, ada()).send().await;
     assert_eq!(text_of(reply.result()), "name: \"Ada\"");
     cluster.redis.restart().await;
-    keys(&cluster.redis, REPLICAS, 2).await;
+    cluster.keeps("replica", 2).await;
     let asked = elsewhere.send().await.asked();
     let last = at(&b, &request).answer(&asked, accept(json!({"street": "Via Appia"})));
     let text = text_of(last.send().await.result()).to_owned();
@@ -320,7 +248,7 @@ async fn a_rolling_restart_hands_its_holds_over() {
     for (property, value) in [("name", "Ada"), ("city", "Rome")] {
         assert_eq!(a.terminate().await, 0);
         a = std::mem::replace(&mut b, cluster.config.start().await);
-        keys(&cluster.redis, REPLICAS, 2).await;
+        cluster.keeps("replica", 2).await;
         let response = accept(json!({ property: value }));
         asked = at(&a, &request)
             .answer(&asked, response)
@@ -367,7 +295,7 @@ async fn a_lost_call_is_run_again_by_one_replica_alone() {
     assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
     assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (3, 6));
     // Neither in Redis nor in a log is any of it to be read.
-    keys(&cluster.redis, OUTCOMES, 1).await;
+    cluster.keeps(OUTCOMES, 1).await;
     let dump = everything(&cluster.redis).await;
     assert!(!dump.is_empty());
     for text in [dump, left.log()] {
@@ -431,7 +359,7 @@ async fn what_a_rolling_restart_cannot_hand_over_is_run_again() {
     let [a, b] = cluster.replicas().await;
     let (request, asked) = held(&a, "name").await;
     assert_eq!(a.terminate().await, 0);
-    keys(&cluster.redis, REPLICAS, 1).await;
+    cluster.keeps("replica", 1).await;
     let reply = at(&b, &request).answer(&asked, ada()).send().await;
     assert_eq!(text_of(reply.result()), "name: \"Ada\"");
     assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (2, 2));

@@ -9,7 +9,7 @@ use crate::support::client::{Client, META_LOG_LEVEL, OpenLeg, Request};
 use crate::support::cutter::Cutter;
 use crate::support::gateway::Config;
 use crate::support::puppet::{
-    Call, Credentials, Ending, EventIds, Ledger, Manner, Out, Puppet, Resuming,
+    Call, Credentials, Ending, EventIds, GeneralStream, Ledger, Manner, Out, Puppet, Resuming,
 };
 use crate::support::stage::{Gate, Stage, name_schema, usual};
 use crate::support::{accept, form, text_of};
@@ -171,7 +171,12 @@ async fn at_each_event() {
 /// as good as a stream without ids.
 #[tokio::test]
 async fn at_many_bytes() {
-    let (stage, cutter) = stage(with_ids(), |config| config.timer("session_idle", "60s")).await;
+    // Nothing but the call's own bytes is to be counted, so there is no general stream.
+    let manner = Manner {
+        general_stream: GeneralStream::Refused,
+        ..with_ids()
+    };
+    let (stage, cutter) = stage(manner, |config| config.timer("session_idle", "60s")).await;
     stage.puppet.tool("talks", |call| async move {
         for word in ["one", "two", "three"] {
             call.log("info", word).await;
@@ -189,6 +194,8 @@ async fn at_many_bytes() {
     for length in (1..whole).step_by(11) {
         // After a loss there is another session: it is to be there, and to know the level, before anything is cut.
         request.send().await.result();
+        // And the server's answer to the end of the lost one has gone through.
+        stage.gateway.metric_is("holdfast_sessions", 1).await;
         cutter.cut_after(length);
         let reply = request.send().await;
         assert!(

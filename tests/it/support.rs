@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub(crate) mod chameleon;
 pub(crate) mod channel;
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod cutter;
 pub(crate) mod gateway;
 pub(crate) mod http1;

@@ -39,11 +39,12 @@ impl Driver {
                         self.note_session();
                     }
                     self.note_roots(origin, &message);
-                    if let (Some(epoch), Message::Result { id, result }) =
-                        (self.lists_tools, &message)
+                    if let (Some(listing), Message::Result { id, result }) =
+                        (&self.listing, &message)
                         && self.call.id().matches(id)
                     {
-                        self.backend.tools.passed(&self.caller.key, epoch, result);
+                        let tools = &self.backend.tools;
+                        tools.passed(&self.caller.key, listing, result);
                     }
                     self.feed(Event::Server(origin, message));
                 }

@@ -71,7 +71,7 @@ impl TakenOver {
             request,
             again: None,
             unchecked: None,
-            lists_tools: None,
+            listing: None,
             place: None,
             log_level: None,
             upstream: match self.stream {

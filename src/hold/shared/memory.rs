@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use super::shelf::Shelf;
 use super::{
-    Announced, Claim, LIST_BYTES_MAX, OUTCOME_BYTES_MAX, Pending, Record, Shared, Stake, Taken,
-    Unavailable,
+    Announced, Claim, KeptList, LIST_BYTES_MAX, OUTCOME_BYTES_MAX, Pending, Record, Shared, Stake,
+    Taken, Unavailable,
 };
 use crate::call::{AnswersDigest, Round};
 use crate::hold::seal::{HoldId, ReplicaId};
@@ -312,8 +312,16 @@ impl Shared for Memory {
         })
     }
 
-    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<Bytes>> {
-        done(|| Ok(self.rooms().lists.get(&place).cloned()))
+    fn list(&self, place: [u8; 32]) -> Pending<'_, Option<KeptList>> {
+        done(|| {
+            let lists = &self.rooms().lists;
+            let (bytes, end) = (lists.get(&place).cloned(), lists.end_of(&place));
+            let now = Instant::now();
+            Ok(bytes.zip(end).map(|(bytes, end)| KeptList {
+                bytes,
+                left: end.saturating_duration_since(now),
+            }))
+        })
     }
 }
 
@@ -399,6 +407,7 @@ mod tests {
             memory.put_list([n; 32], ten(), LONG).await.unwrap();
         }
         assert_eq!(memory.list([1; 32]).await.unwrap(), None);
-        assert_eq!(memory.list([2; 32]).await.unwrap(), Some(ten()));
+        let kept = memory.list([2; 32]).await.unwrap().unwrap();
+        assert_eq!(kept.bytes, ten());
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Shelf<K, V> {
+pub(crate) struct Shelf<K, V> {
     slots: HashMap<K, Slot<V>>,
     /// When which entry goes; the number parts those of the same instant.
     order: BTreeMap<(Instant, u64), K>,
@@ -23,7 +23,7 @@ struct Slot<V> {
 }
 
 impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             slots: HashMap::new(),
             order: BTreeMap::new(),
@@ -33,7 +33,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
     }
 
     /// Lets go of everything whose time is over.
-    pub(super) fn tidy(&mut self, now: Instant) {
+    pub(crate) fn tidy(&mut self, now: Instant) {
         while let Some(entry) = self.order.first_entry()
             && entry.key().0 <= now
         {
@@ -42,12 +42,17 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
+    pub(crate) fn get(&self, key: &K) -> Option<&V> {
         self.slots.get(key).map(|slot| &slot.value)
     }
 
+    /// When an entry goes.
+    pub(crate) fn end_of(&self, key: &K) -> Option<Instant> {
+        self.slots.get(key).map(|slot| slot.goes.0)
+    }
+
     /// Puts an entry, instead of one that was there.
-    pub(super) fn put(&mut self, key: K, value: V, weight: usize, until: Instant) {
+    pub(crate) fn put(&mut self, key: K, value: V, weight: usize, until: Instant) {
         self.remove(&key);
         let goes = (until, self.next);
         self.next += 1;
@@ -61,7 +66,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         self.slots.insert(key, slot);
     }
 
-    pub(super) fn remove(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
         let slot = self.slots.remove(key)?;
         self.order.remove(&slot.goes);
         self.weight -= slot.weight;
@@ -69,7 +74,7 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
     }
 
     /// Lets go of those that would go soonest, until what is left weighs no more than this.
-    pub(super) fn shrink(&mut self, weight_max: usize) {
+    pub(crate) fn shrink(&mut self, weight_max: usize) {
         while self.weight > weight_max
             && let Some(entry) = self.order.first_entry()
         {
@@ -78,7 +83,12 @@ impl<K: Copy + Eq + Hash, V> Shelf<K, V> {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// What all that is there weighs.
+    pub(crate) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    pub(crate) fn len(&self) -> usize {
         self.slots.len()
     }
 }
@@ -99,13 +109,17 @@ mod tests {
         }
         shelf.put(3, 33, 5, after(40));
         let left = |shelf: &Shelf<i32, i32>| [1, 2, 3, 4].map(|key| shelf.get(&key).copied());
+        assert_eq!(
+            (shelf.end_of(&3), shelf.end_of(&5)),
+            (Some(after(40)), None)
+        );
         shelf.tidy(after(10));
         assert_eq!(left(&shelf), [Some(1), None, Some(33), Some(4)]);
         shelf.shrink(10);
         assert_eq!(left(&shelf), [Some(1), None, Some(33), None]);
         assert_eq!(shelf.remove(&1), Some(1));
-        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight), (1, 1, 5));
+        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight()), (1, 1, 5));
         shelf.tidy(after(40));
-        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight), (0, 0, 0));
+        assert_eq!((shelf.len(), shelf.order.len(), shelf.weight()), (0, 0, 0));
     }
 }

@@ -288,10 +288,12 @@ async fn outcomes_and_lists_are_kept_within_their_bounds(shared: Arc<dyn Shared>
         .put_list([1; 32], bytes(LIST_BYTES_MAX), LONG)
         .await
         .unwrap();
-    assert_eq!(
-        shared.list([1; 32]).await.unwrap(),
-        Some(bytes(LIST_BYTES_MAX))
-    );
+    let kept = shared.list([1; 32]).await.unwrap().unwrap();
+    assert_eq!(kept.bytes, bytes(LIST_BYTES_MAX));
+    // The time left is that of the last put, and passes.
+    assert!(kept.left <= LONG && kept.left > LONG / 2, "{:?}", kept.left);
+    let passes = || async { shared.list([1; 32]).await.unwrap().unwrap().left < kept.left };
+    eventually("time to pass", passes).await;
     assert_eq!(shared.list([2; 32]).await.unwrap(), None);
 
     // What is too large takes the place of nothing, but what was there is no longer true.

@@ -1,8 +1,8 @@
 //! A TCP proxy between the gateway and its server that cuts connections, on command or after so many bytes.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
@@ -17,10 +17,34 @@ struct Shared {
     cuts: watch::Sender<u64>,
     /// New connections are closed at once.
     is_closed: AtomicBool,
-    /// Bytes of the server that went through.
-    carried: AtomicUsize,
-    /// As many as these, and the connection is cut that carried the last.
-    cut_at: AtomicUsize,
+    meter: Mutex<Meter>,
+}
+
+/// Counts the bytes of the server over all connections.
+#[derive(Debug, Default)]
+struct Meter {
+    /// So many went through.
+    carried: usize,
+    /// As many as these, and the connection is cut that carries the last.
+    cut_at: Option<usize>,
+}
+
+impl Meter {
+    /// How many of so many that have come go through, and whether their connection is cut then.
+    fn count(&mut self, bytes: usize) -> (usize, bool) {
+        let all = self.carried + bytes;
+        let cut_at = self.cut_at.take_if(|at| *at <= all);
+        let reached = cut_at.unwrap_or(all);
+        let through = reached - self.carried;
+        self.carried = reached;
+        (through, cut_at.is_some())
+    }
+}
+
+impl Shared {
+    fn meter(&self) -> MutexGuard<'_, Meter> {
+        self.meter.lock().unwrap()
+    }
 }
 
 /// A running proxy. Dropped, it ends with all its connections.
@@ -40,8 +64,7 @@ impl Cutter {
             server,
             cuts: watch::channel(0).0,
             is_closed: AtomicBool::new(false),
-            carried: AtomicUsize::new(0),
-            cut_at: AtomicUsize::new(usize::MAX),
+            meter: Mutex::default(),
         });
         let (end, tasks) = (CancellationToken::new(), TaskTracker::new());
         let accepting = accept(listener, Arc::clone(&shared), end.clone(), tasks.clone());
@@ -69,18 +92,18 @@ impl Cutter {
 
     /// Cuts, once, the connection that carries the server's last of `more` bytes from now on.
     pub(crate) fn cut_after(&self, more: usize) {
-        let at = self.carried() + more;
-        self.shared.cut_at.store(at, Ordering::Release);
+        let mut meter = self.shared.meter();
+        meter.cut_at = Some(meter.carried + more);
     }
 
     /// Whether that has not happened yet.
     pub(crate) fn is_to_cut(&self) -> bool {
-        self.shared.cut_at.load(Ordering::Acquire) != usize::MAX
+        self.shared.meter().cut_at.is_some()
     }
 
     /// How many bytes of the server went through so far.
     pub(crate) fn carried(&self) -> usize {
-        self.shared.carried.load(Ordering::Acquire)
+        self.shared.meter().carried
     }
 }
 
@@ -129,15 +152,27 @@ async fn carry_back(
         if read == 0 {
             return Ok(());
         }
-        let before = shared.carried.load(Ordering::Acquire);
-        let cut_at = shared.cut_at.load(Ordering::Acquire);
-        let is_last = cut_at <= before + read;
-        let length = read.min(cut_at.saturating_sub(before));
-        shared.carried.fetch_add(length, Ordering::AcqRel);
-        to.write_all(&buffer[..length]).await?;
-        if is_last {
-            shared.cut_at.store(usize::MAX, Ordering::Release);
+        let (through, is_cut) = shared.meter().count(read);
+        to.write_all(&buffer[..through]).await?;
+        if is_cut {
             return Ok(());
         }
+    }
+}
+
+/// Whoever comes first to the last byte is cut there, and nobody after it.
+#[test]
+fn one_connection_is_cut_and_none_carries_too_much() {
+    for bytes in 1..20 {
+        let mut meter = Meter::default();
+        assert_eq!(meter.count(5), (5, false));
+        meter.cut_at = Some(45);
+        let whole = 39 / bytes;
+        for _ in 0..whole {
+            assert_eq!(meter.count(bytes), (bytes, false));
+        }
+        assert_eq!(meter.count(bytes), (40 - whole * bytes, true));
+        assert_eq!((meter.carried, meter.cut_at), (45, None));
+        assert_eq!(meter.count(bytes), (bytes, false));
     }
 }
