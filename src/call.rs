@@ -33,7 +33,7 @@ mod trail;
 pub use event::{Action, Answers, Event, Leg, LegId, Origin, SessionFate};
 pub use machine::{Call, CallSpec};
 pub use recall::lost;
-pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed};
+pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed, unreached};
 pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
 pub use trail::{Asked, Footing, Open, OpenQuestion, Position, Trail};
 

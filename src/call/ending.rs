@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::event::{Action, SessionFate};
 use super::machine::{Call, Phase, Upstream};
-use super::reply::{Reply, failed};
+use super::reply::{Reply, failed, unreached};
 use crate::wire::jsonrpc;
 use crate::wire::legacy;
 
@@ -67,7 +67,7 @@ impl Call {
     pub(super) fn let_go(&mut self) {
         self.upstream = Upstream::Away;
         self.questions.take_all();
-        let elsewhere = failed("the call goes on in another process", true);
+        let elsewhere = unreached("the call goes on in another process");
         self.reply_to_all(&elsewhere);
         self.grace = None;
         self.phase = Phase::Ended;

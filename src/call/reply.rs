@@ -107,6 +107,15 @@ pub fn failed(message: &str, may_have_run: bool) -> Reply {
     .into()
 }
 
+/// The reply to a leg that did not get to its call: the same may be sent again. Whatever it has done all the same is
+/// remembered, and not done twice.
+#[must_use]
+pub fn unreached(why: &str) -> Reply {
+    Reply::error(
+        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unreached"})),
+    )
+}
+
 /// The refusal of a state whose round was answered otherwise, or is long over.
 #[must_use]
 pub fn already_answered() -> Reply {

@@ -9,9 +9,8 @@ use serde_json::value::RawValue;
 use super::{LegEvent, LegStream};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
-use crate::call::{Leg, Reply};
+use crate::call::{Leg, Reply, unreached};
 use crate::session::Caller;
-use crate::wire::error::{self, ErrorObject};
 use crate::wire::jsonrpc::UpstreamId;
 use crate::wire::modern::Method;
 
@@ -75,8 +74,5 @@ impl Answer {
 
 /// The refusal of one more repeat of a re-issue than may wait for its call.
 pub(super) fn crowded() -> Reply {
-    Reply::error(ErrorObject::new(
-        error::INTERNAL_ERROR,
-        "too many repeats of this request wait already",
-    ))
+    unreached("too many repeats of this request wait already")
 }

@@ -15,7 +15,7 @@ use super::seal::{self, State};
 use super::shared::{Claim, Stake, Taken, Unavailable};
 use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
-use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, failed, lost};
+use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, lost, unreached};
 use crate::observe::chain;
 use crate::session::Caller;
 use crate::wire::modern::Method;
@@ -89,7 +89,7 @@ impl Backend {
         match located {
             Ok(Resumed::Elsewhere(_)) if reach == Reach::HereAlone => {
                 let why = "the call has just moved to another replica";
-                Resumed::Here(Answer::Reply(failed(why, true)))
+                Resumed::Here(Answer::Reply(unreached(why)))
             }
             Ok(resumed) => resumed,
             Err(reply) => Resumed::Here(Answer::Reply(reply)),
@@ -215,7 +215,7 @@ impl Backend {
         match self.claim(state).await? {
             Whereabouts::Elsewhere(address) => Ok(Resumed::Elsewhere(address)),
             // Whoever had it is gone again.
-            Whereabouts::Here => Err(failed("the call is between two replicas", true)),
+            Whereabouts::Here => Err(unreached("the call is between two replicas")),
         }
     }
 
@@ -237,7 +237,7 @@ impl Backend {
                 let error = chain(&why);
                 tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
                 let why = "which replica holds this call cannot be found out at the moment";
-                return Err(failed(why, true));
+                return Err(unreached(why));
             }
             sleep(AGAIN_AFTER).await;
         }

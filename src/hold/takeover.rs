@@ -16,7 +16,7 @@ use super::holdseal::HoldSeal;
 use super::registry::MAILBOX_MAX;
 use super::resume::Whereabouts;
 use super::seal::{State, Takeover};
-use crate::call::{Call, CallSpec, Reply, failed, lost};
+use crate::call::{Call, CallSpec, Reply, lost, unreached};
 use crate::observe::chain;
 use crate::session::{Caller, Lease, LeaseError};
 use crate::upstream::{Exchange, UpstreamError};
@@ -60,7 +60,7 @@ impl Backend {
         let expected = match self.registry.expect(state.hold) {
             Ok(Some(expected)) => expected,
             Ok(None) => return Ok(Whereabouts::Here),
-            Err(full) => return Err(failed(&full.to_string(), true)),
+            Err(full) => return Err(unreached(&full.to_string())),
         };
         if let elsewhere @ Whereabouts::Elsewhere(_) = self.claim(state).await? {
             return Ok(elsewhere);
@@ -212,10 +212,10 @@ impl Drop for Borrowed {
 /// Nothing was touched: the same re-issue may find the server later.
 fn out_of_reach() -> Reply {
     let why = "the server of this call cannot be reached at the moment";
-    failed(why, true)
+    unreached(why)
 }
 
 /// Nothing was touched: whoever comes next may go on.
 pub(super) fn shutting_down() -> Reply {
-    failed("the gateway is shutting down", true)
+    unreached("the gateway is shutting down")
 }

@@ -3,13 +3,11 @@
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
-use serde_json::json;
 
 use super::body::ResponseBody;
-use crate::call::Reply;
+use crate::call::{self, Reply};
 use crate::cluster::hop::Hop;
 use crate::observe::chain;
-use crate::wire::error::{self, ErrorObject};
 
 /// What the replica at `address` answers to a request; nothing when there is no answer.
 pub(super) async fn answer(
@@ -38,7 +36,5 @@ pub(super) async fn answer(
 pub(super) fn unreached() -> Reply {
     let why =
         "the replica that holds this call cannot be reached; the same request can be sent again";
-    Reply::error(
-        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unreached"})),
-    )
+    call::unreached(why)
 }

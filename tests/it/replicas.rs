@@ -229,6 +229,7 @@ async fn without_redis_a_replica_goes_on_with_its_own_and_recovers_by_itself() {
     let asked = request.answer(&asked, ada()).send().await.asked();
     let elsewhere = at(&b, &request).answer(&asked, accept(json!({"city": "Rome"})));
     let refused = elsewhere.send().await;
+    refused.unreached();
     let error = refused.error(200, -32603);
     assert!(
         error["message"]

@@ -348,7 +348,7 @@ async fn a_call_that_cannot_be_resumed_yet_can_be_later() {
     let second = relay.next(first).await;
     relay.puppet.resuming(&[], Resuming::Status(409));
     let request = at(&second, &request).answer(&asked, said("name", "Ada"));
-    request.send().await.lost(true);
+    request.send().await.unreached();
     relay.puppet.resuming(&[], Resuming::Offered);
     assert_eq!(text_of(request.send().await.result()), "name: \"Ada\"");
     assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));

@@ -161,12 +161,18 @@ impl Reply {
         error
     }
 
-    /// The refusal of a `requestState`: −32602 with this reason.
     /// Whether it is a JSON-RPC error.
     pub(crate) fn is_error(&self) -> bool {
         self.message.get("error").is_some()
     }
 
+    /// The leg did not get to its call: −32603, and the same may be sent again.
+    pub(crate) fn unreached(&self) {
+        let error = self.error(200, -32603);
+        assert_eq!(error["data"]["reason"], "unreached", "{error}");
+    }
+
+    /// The refusal of a `requestState`: −32602 with this reason.
     pub(crate) fn refused(&self, reason: &str) {
         let error = self.error(200, -32602);
         assert_eq!(error["data"]["reason"], reason, "{error}");
