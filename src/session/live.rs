@@ -51,6 +51,8 @@ pub(super) struct Session {
     pub(super) is_exclusive: AtomicBool,
     /// The server does not know it any more.
     is_gone: AtomicBool,
+    /// Calls of other processes may be on it.
+    is_left_open: AtomicBool,
     gone: CancellationToken,
     /// The general stream broke and was opened anew: what the server said meanwhile was missed.
     missed: Notify,
@@ -93,6 +95,7 @@ impl Session {
             has_general_stream,
             is_exclusive: AtomicBool::new(false),
             is_gone: AtomicBool::new(false),
+            is_left_open: AtomicBool::new(false),
             gone: CancellationToken::new(),
             missed: Notify::new(),
             is_kept: AtomicBool::new(false),
@@ -137,6 +140,11 @@ impl Session {
             self.changes.forget();
         }
         self.gone.cancel();
+    }
+
+    /// From now on its end is its server's own business: calls of other processes may be on it.
+    pub(super) fn leave_open(&self) {
+        self.is_left_open.store(true, Ordering::Release);
     }
 
     /// Cancelled when the server has forgotten the session, or its channel is over.
@@ -198,9 +206,12 @@ impl Session {
         }
     }
 
-    /// Tells the server that the session is over, unless it has forgotten it anyway.
+    /// Tells the server that the session is over, unless it has forgotten it anyway, or it is not over for others.
     pub(super) async fn close(&self) {
         self.general_stream_end.cancel();
+        if self.is_left_open.load(Ordering::Acquire) {
+            return;
+        }
         // What is left of a channel has to be ended even so.
         if self.is_gone() && !self.connection.is_channel() {
             return;

@@ -16,7 +16,8 @@ use super::{Caller, SessionName};
 use crate::translate::discover::ServerIdentity;
 
 impl Pool {
-    /// A lease of the session `name`; the session ends with it. Nothing is sent that runs anything.
+    /// A lease of the session `name`; the session ends with it, unless other calls may be on it. Nothing is sent that runs
+    /// anything.
     ///
     /// Its general stream is opened anew, not resumed: widely used servers keep the general streams of all sessions under
     /// one name, and would repeat on it what they have asked other people meanwhile.
@@ -48,6 +49,9 @@ impl Pool {
         let (session, inbox) = self
             .settle_in(caller, number, (connection, identity), permit)
             .await;
+        if !caller.isolated && !has_been_exclusive(caller, session.has_general_stream) {
+            session.leave_open();
+        }
         Ok(Lease::new(self.home(), session, Some(inbox), true))
     }
 
@@ -63,4 +67,9 @@ impl Pool {
             Err(_) => Err(LeaseError::Exhausted),
         }
     }
+}
+
+/// Whether a call had its session for itself; those that share one may be taken over by different processes, one by one.
+fn has_been_exclusive(caller: &Caller, has_general_stream: bool) -> bool {
+    has_general_stream && caller.key.capabilities.may_be_asked()
 }

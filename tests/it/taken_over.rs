@@ -410,3 +410,25 @@ async fn a_server_without_a_general_stream_is_resumed_too() {
     assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
     relay.ends(second).await;
 }
+
+#[tokio::test]
+async fn calls_that_shared_a_session_are_taken_over_one_by_one() {
+    let relay = Relay::of(Manner {
+        general_stream: GeneralStream::Refused,
+        ..resumable()
+    })
+    .await;
+    let first = relay.start().await;
+    let (one, asked_one) = held(&first, "name").await;
+    let (two, asked_two) = held(&first, "two").await;
+    assert_eq!(relay.puppet.ledger().sessions_opened, 1);
+    let second = relay.next(first).await;
+    let reply = at(&second, &one).answer(&asked_one, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    second.settled().await;
+    // The end of one is not the end of the other.
+    let answers = json!({"color": said("color", "red"), "size": accept(json!({"size": 4}))});
+    let reply = at(&second, &two).again(&asked_two, answers).send().await;
+    assert_eq!(text_of(reply.result()), "\"red\" 4");
+    relay.ends(second).await;
+}
