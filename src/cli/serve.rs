@@ -115,9 +115,9 @@ impl Replica {
         let advertised = cluster.advertise.at(address);
         let redis = RedisSettings {
             prefix: cluster.redis_prefix.clone(),
-            settle: cluster.replica_ttl,
             ..RedisSettings::new(cluster.redis.clone())
         };
+        let redis = redis.settling(cluster.heartbeat, cluster.replica_ttl);
         Ok(Some(Self {
             shared: Arc::new(Redis::new(redis, Arc::clone(&settings.keys))?),
             life: Life {
