@@ -156,7 +156,7 @@ impl Seal for HoldSeal {
             principal: self.caller.key.principal.binding(),
             request: binding,
             owner: self.backend.replica,
-            is_safe_to_repeat: is_repeatable || sealing.rerun || !sealing.has_departed,
+            is_safe_to_repeat: is_repeatable,
             takeover: self.takeover(sealing),
         };
         let sealed = self.backend.keys.seal_within_bound(state).ok()?;

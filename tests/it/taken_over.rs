@@ -432,3 +432,46 @@ async fn calls_that_shared_a_session_are_taken_over_one_by_one() {
     assert_eq!(text_of(reply.result()), "\"red\" 4");
     relay.ends(second).await;
 }
+
+#[tokio::test]
+async fn a_call_that_ran_after_its_state_was_sealed_is_not_called_safe_to_repeat() {
+    let mut relay = Relay::of(Manner::default()).await;
+    let (listed, run) = (Gate::default(), Gate::default());
+    let (may_list, may_end) = (listed.clone(), run.clone());
+    relay.puppet.on("tools/list", "", move |_| {
+        let gate = may_list.clone();
+        async move {
+            gate.passed().await;
+            Ending::Result(json!({"tools": []}))
+        }
+    });
+    relay.puppet.tool("slow", move |_| {
+        let gate = may_end.clone();
+        async move {
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    relay.config = relay.config.timer("leg_max", "100ms");
+    let first = relay.start().await;
+    let request = Client::of(&first).tool("slow", json!({}));
+    // The tools are still being listed: nothing has gone up.
+    let state = request.send().await.message["result"]["requestState"].clone();
+    assert_eq!(relay.puppet.starts("slow"), 0);
+    let reissue = request.param("requestState", state);
+    let leg = reissue.open().await;
+    listed.open();
+    relay
+        .puppet
+        .until("the tool to start", |ledger| {
+            ledger.starts.iter().any(|(name, _)| name == "slow")
+        })
+        .await;
+    let second = relay.next(first).await;
+    drop(leg);
+    let reply = at(&second, &reissue).send().await;
+    assert!(!lost(&reply), "it has run");
+    run.open();
+    second.settled().await;
+    assert_eq!(second.terminate().await, 0);
+}
