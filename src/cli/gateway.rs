@@ -162,6 +162,11 @@ impl Core {
         }
     }
 
+    /// The calls in progress, and what is yet to be told of those that have ended. Done when the gateway ends.
+    pub(crate) fn calls(&self) -> TaskTracker {
+        self.backend.calls.clone()
+    }
+
     /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
     /// `hurry` says why they may not, then they are cancelled; responses are sent to their end; all sessions are
     /// closed.

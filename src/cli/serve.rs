@@ -22,6 +22,7 @@ use holdfast::observe::Count;
 use tokio::net::TcpListener;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
@@ -163,7 +164,9 @@ impl Replica {
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
         // Who can be found can be reached, and leaves when its calls have ended.
-        let living = self.life.lived(self.shared, core.stop.clone());
+        let living = self
+            .life
+            .lived(self.shared, core.stop.clone(), core.calls());
         core.tasks.spawn(living);
         self.address
     }
@@ -178,14 +181,15 @@ struct Life {
 }
 
 impl Life {
-    /// Says again and again that it lives, until `end`: then it leaves.
-    async fn lived(self, shared: Arc<dyn Shared>, end: CancellationToken) {
+    /// Says again and again that it lives, until `end`: then it leaves, as soon as others can learn how its calls have ended.
+    async fn lived(self, shared: Arc<dyn Shared>, end: CancellationToken, calls: TaskTracker) {
         let mut beats = tokio::time::interval(self.heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while end.run_until_cancelled(beats.tick()).await.is_some() {
             // That Redis cannot be reached is logged where it is found; the next beat tries again.
             let _ = shared.announce(self.me, &self.address, self.ttl).await;
         }
+        calls.wait().await;
         let _ = shared.leave(self.me).await;
     }
 }

@@ -125,10 +125,20 @@ impl Backend {
         }
     }
 
+    /// How the call ended, if another process remembers.
+    async fn recalled(&self, state: &State) -> Option<Rounds> {
+        let recalled = self.shared.recall(state.hold).await.ok().flatten();
+        recalled.and_then(|bytes| Rounds::from_bytes(&bytes))
+    }
+
+    /// Whether another process remembers how the call ended.
+    pub(super) async fn is_remembered(&self, state: &State) -> bool {
+        self.recalled(state).await.is_some()
+    }
+
     /// Learns how the call ended, if another process remembers.
     async fn learn(&self, state: &State) -> bool {
-        let recalled = self.shared.recall(state.hold).await.ok().flatten();
-        let Some(rounds) = recalled.and_then(|bytes| Rounds::from_bytes(&bytes)) else {
+        let Some(rounds) = self.recalled(state).await else {
             return false;
         };
         let until = self.clock.now() + self.outcome_ttl;

@@ -65,6 +65,10 @@ impl Backend {
         if let elsewhere @ Whereabouts::Elsewhere(_) = self.claim(state).await? {
             return Ok(elsewhere);
         }
+        // Whoever had it may have ended it, and left, since this was last looked for.
+        if self.is_remembered(state).await {
+            return Ok(Whereabouts::Here);
+        }
         let Some(takeover) = state.takeover.clone() else {
             let why = "the process that held this call is gone, and its server cannot resume it";
             return Err(lost(why, state.is_safe_to_repeat));

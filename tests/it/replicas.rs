@@ -316,3 +316,32 @@ async fn a_rolling_restart_hands_its_holds_over() {
     assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
     cluster.ends([a, b]).await;
 }
+
+#[tokio::test]
+async fn an_outcome_that_comes_while_nobody_knows_who_lives_is_found() {
+    let cluster = Cluster::of(Manner::default()).await;
+    // This one is heard of once: what Redis forgets of it is not said again.
+    let rarely = cluster.config.clone();
+    let rarely = rarely
+        .cluster("heartbeat", "\"30s\"")
+        .cluster("replica_ttl", "\"60s\"");
+    let a = rarely.start().await;
+    keys(&cluster.redis, REPLICAS, 1).await;
+    let name = cluster.redis.cli(&["KEYS", REPLICAS]).await;
+    let (request, asked) = held(&a, "name").await;
+    cluster.redis.cli(&["DEL", &name]).await;
+    let b = cluster.config.start().await;
+    cluster.redis.cli(&["CONFIG", "RESETSTAT"]).await;
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    // It asks for the call, and has to wait until the first may be taken for dead.
+    eventually("the call to be claimed", || async {
+        let stats = cluster.redis.cli(&["INFO", "commandstats"]).await;
+        stats.contains("cmdstat_hget:")
+    })
+    .await;
+    let reply = request.answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!(text_of(leg.finish().await.result()), "name: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    cluster.ends([a, b]).await;
+}

@@ -263,7 +263,9 @@ impl Driver {
     fn share_outcome(&self, hold: HoldId, rounds: &Rounds, ttl: Duration) {
         let backend = Arc::clone(&self.backend);
         let outcome = backend.shared.has_others().then(|| rounds.to_bytes());
+        let untold = backend.calls.token();
         self.backend.tasks.spawn(async move {
+            let _untold = untold;
             let (shared, me) = (&backend.shared, backend.replica);
             // In this order: a record that is gone would let the answers be given again.
             let told = match outcome {
