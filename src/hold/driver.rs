@@ -87,6 +87,14 @@ impl Upstream {
     }
 }
 
+/// Whether the call stays with this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Here,
+    /// The process ends: the call is left to another as soon as what was noted as given has been given.
+    Leaving,
+}
+
 struct Driver {
     backend: Arc<Backend>,
     caller: Arc<Caller>,
@@ -117,6 +125,7 @@ struct Driver {
     held: Option<GaugeGuard>,
     /// A call that was taken over hears first where it stands: before that no answer can be judged.
     recall: Option<Recall>,
+    stay: Stay,
     _counted: (GaugeGuard, TaskTrackerToken),
 }
 
@@ -129,6 +138,7 @@ enum Happened {
     Sent(Sent),
     Reissued(Box<Reissue>),
     Moved,
+    NoMoreMail,
     LegGone(LegId),
     Timer,
     Stop,
@@ -203,6 +213,7 @@ impl Driver {
             mailbox: None,
             held: None,
             recall: None,
+            stay: Stay::Here,
         };
         driver.begin();
         driver
@@ -238,7 +249,7 @@ impl Driver {
         // Time and clients come before the server: one that never stops talking must not be all that is heard.
         tokio::select! {
             biased;
-            () = self.backend.stop.cancelled() => Happened::Stop,
+            () = self.backend.stop.cancelled(), if self.stay == Stay::Here => Happened::Stop,
             () = sleep_until(deadline) => Happened::Timer,
             leg = leg_gone(&self.legs) => Happened::LegGone(leg),
             mail = next_mail(&mut self.mailbox), if self.recall.is_none() => mail,
@@ -269,6 +280,7 @@ impl Driver {
             }
             Happened::Reissued(reissue) => self.reissue(*reissue),
             Happened::Moved => self.let_go(),
+            Happened::NoMoreMail => self.mailbox = None,
             Happened::LegGone(leg) => {
                 self.legs.retain(|(attached, _)| *attached != leg);
                 self.feed(Event::LegGone(leg));
@@ -277,6 +289,7 @@ impl Driver {
             Happened::Stop => self.stop(),
         }
         self.carry_out();
+        self.leave_when_done();
     }
 
     /// Takes in the questions that waited on the session; unless they have to be answered first, the request goes
@@ -331,8 +344,8 @@ impl Driver {
             were_given,
             sink,
         } = reissue;
+        // Without a receiver its client has gone.
         if self.legs.len() >= LEGS_MAX {
-            // Without a receiver its client has gone.
             let _ = sink.reply.send(crowded());
             return;
         }

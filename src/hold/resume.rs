@@ -116,7 +116,12 @@ impl Backend {
                 Found::Nothing if self.learn(state).await => {}
                 // Its calls are left to others by now.
                 Found::Nothing if self.stop.is_cancelled() => return Err(shutting_down()),
-                Found::Nothing if state.owner == self.replica => return Ok(Whereabouts::Here),
+                Found::Nothing if state.owner == self.replica => {
+                    return match self.claim(state).await? {
+                        Whereabouts::Here => Err(over(state)),
+                        elsewhere @ Whereabouts::Elsewhere(_) => Ok(elsewhere),
+                    };
+                }
                 Found::Nothing => match self.take_over_aside(state, method, caller).await? {
                     Whereabouts::Here => {}
                     elsewhere @ Whereabouts::Elsewhere(_) => return Ok(elsewhere),
@@ -159,7 +164,12 @@ impl Backend {
         let find = || self.registry.find(state.hold, round, digest);
         let mailbox = match find() {
             Found::Live(mailbox) => mailbox,
-            settled => return Err(outcome(settled, state)),
+            settled => return Err(outcome(settled)),
+        };
+        // A place first: a driver that leaves its call to others waits for those who have one, so that nothing is noted
+        // as given which is not.
+        let Ok(place) = mailbox.clone().reserve_owned().await else {
+            return Err(outcome(find()));
         };
         let taken = self.take(state, (round, digest)).await;
         let were_given = match taken {
@@ -167,7 +177,10 @@ impl Backend {
             // Whether it has given them, this process knows by itself.
             Taken::Again(by) => by != self.replica,
             Taken::Otherwise => return Err(already_answered()),
-            Taken::Lost(_) => return self.moved(state, &mailbox).await,
+            Taken::Lost(_) => {
+                drop(place);
+                return self.moved(state, &mailbox).await;
+            }
         };
         let Brought {
             leg,
@@ -187,14 +200,14 @@ impl Backend {
             were_given,
             sink,
         };
-        let is_sent = mailbox.send(Mail::Reissue(Box::new(reissue))).await.is_ok();
         // A message that its driver does not hear any more goes down with the last end of the mailbox.
+        drop(place.send(Mail::Reissue(Box::new(reissue))));
         drop(mailbox);
-        if is_sent && let Some(answer) = Answer::of(stream).await {
+        if let Some(answer) = Answer::of(stream).await {
             return Ok(Resumed::Here(answer));
         }
         // The driver has ended meanwhile and left its outcome behind.
-        Err(outcome(find(), state))
+        Err(outcome(find()))
     }
 
     /// Notes that the answers are about to be given. Should nobody be there to note it with, a call that is here goes on
@@ -266,14 +279,19 @@ impl Backend {
     }
 }
 
-/// What a re-issue gets whose call has ended.
-fn outcome(found: Found, state: &State) -> Reply {
+/// What a re-issue gets whose call was here a moment ago.
+fn outcome(found: Found) -> Reply {
     match found {
         Found::Outcome(reply) => reply,
         Found::Answered => already_answered(),
-        Found::Nothing | Found::Arriving(_) | Found::Live(_) => lost(
-            "the call of this requestState is over",
-            state.is_safe_to_repeat,
-        ),
+        Found::Nothing | Found::Arriving(_) | Found::Live(_) => {
+            unreached("the call has just been left to another replica")
+        }
     }
+}
+
+/// What a re-issue gets whose call has ended, and is not remembered any more.
+fn over(state: &State) -> Reply {
+    let why = "the call of this requestState is over";
+    lost(why, state.is_safe_to_repeat)
 }

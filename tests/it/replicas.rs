@@ -345,3 +345,36 @@ async fn an_outcome_that_comes_while_nobody_knows_who_lives_is_found() {
     assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
     cluster.ends([a, b]).await;
 }
+
+#[tokio::test]
+async fn a_call_that_runs_when_its_replica_has_to_end_goes_on_with_the_next() {
+    let mut cluster = Cluster::new().await;
+    cluster.config = cluster.config.timer("shutdown_deadline", "200ms");
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            let answer = call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::text(format!("slow: {}", answer.said("name")))
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "slow").await;
+    let leg = request.answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    assert_eq!(a.terminate().await, 0);
+    // Its client is told to come back, and does.
+    leg.finish().await.unreached();
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    b.metric_is("holdfast_taken_over_total", 1).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "slow: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("slow"), cluster.answers()), (1, 1));
+    assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
+    cluster.ends([b]).await;
+}

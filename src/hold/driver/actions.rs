@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::{Driver, Outgoing, Sent, Upstream};
+use super::{Driver, Outgoing, Sent, Stay, Upstream};
 use crate::call::{Action, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
 use crate::hold::order::UpstreamRequest;
@@ -213,17 +213,32 @@ impl Driver {
         });
     }
 
-    /// This process ends: a call that another one can take over is left to it, any other is ended in good order.
+    /// This process ends: a call that another one can take over is left to it, any other is ended in good order. One that
+    /// runs can be taken over by the repeat of its leg, where it is noted that its answers were given.
     pub(super) fn stop(&mut self) {
-        if self.call.is_parked() && self.seal.can_be_taken_over() {
-            tracing::info!(
-                backend = self.backend.name,
-                hold = ?self.seal.hold(),
-                "a held call is left for another process"
-            );
-            return self.let_go();
+        let is_noted = self.backend.shared.has_others();
+        if !self.seal.can_be_taken_over() || !(self.call.is_parked() || is_noted) {
+            return self.feed(Event::Abandon("the gateway is shutting down"));
         }
-        self.feed(Event::Abandon("the gateway is shutting down"));
+        self.stay = Stay::Leaving;
+        if let Some(mailbox) = &mut self.mailbox {
+            mailbox.close();
+        }
+    }
+
+    /// Leaves the call to another process once all mail was taken in and all answers have gone up.
+    pub(super) fn leave_when_done(&mut self) {
+        let has_more = self.mailbox.is_some() || self.sending.is_some() || !self.outbox.is_empty();
+        if self.stay == Stay::Here || has_more || self.call.is_ended() {
+            return;
+        }
+        tracing::info!(
+            backend = self.backend.name,
+            hold = ?self.seal.hold(),
+            "a held call is left for another process"
+        );
+        self.let_go();
+        self.carry_out();
     }
 
     /// Ends the call here without a word to its server: its session is another process' from now on.

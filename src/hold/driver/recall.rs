@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
-use super::{Driver, Upstream};
+use super::{Driver, Stay, Upstream};
 use crate::call::{Call, Event, Moment, lost};
 use crate::hold::Mail;
 use crate::hold::backend::Backend;
@@ -91,6 +91,7 @@ impl TakenOver {
             recall: Some(Recall::Awaited {
                 by: now + RECALL_MAX,
             }),
+            stay: Stay::Here,
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
         };
         driver.recall_goes_on();

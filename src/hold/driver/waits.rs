@@ -110,15 +110,14 @@ async fn general_message(
 
 /// What comes in next for the held call. Cancel-safe.
 pub(super) async fn next_mail(mailbox: &mut Option<mpsc::Receiver<Mail>>) -> Happened {
-    if let Some(mailbox) = mailbox
-        && let Some(mail) = mailbox.recv().await
-    {
-        return match mail {
-            Mail::Reissue(reissue) => Happened::Reissued(reissue),
-            Mail::Moved => Happened::Moved,
-        };
+    let Some(mailbox) = mailbox else {
+        return std::future::pending().await;
+    };
+    match mailbox.recv().await {
+        Some(Mail::Reissue(reissue)) => Happened::Reissued(reissue),
+        Some(Mail::Moved) => Happened::Moved,
+        None => Happened::NoMoreMail,
     }
-    std::future::pending().await
 }
 
 /// The next leg whose client goes away. Cancel-safe.
