@@ -12,7 +12,7 @@ use super::event::{Action, Event, Leg, LegId, Origin, SessionFate};
 use super::heard::{Heard, Recall};
 use super::question::Questions;
 use super::reply::{Loss, Reply, failed, missing};
-use super::rounds::Rounds;
+use super::rounds::{Round, Rounds};
 use super::{CallLimits, Moment, Seal};
 use crate::translate::capability::{Capability, ClientCapabilities};
 use crate::translate::discover::ServerIdentity;
@@ -168,6 +168,12 @@ impl Call {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         matches!(self.phase, Phase::Ended)
+    }
+
+    /// Whether a round that was asked is later than all that is known here.
+    #[must_use]
+    pub fn is_behind(&self, round: Round) -> bool {
+        self.rounds.next() <= round
     }
 
     /// When [`Event::Timer`] is due, if nothing happens before.

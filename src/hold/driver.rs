@@ -20,7 +20,7 @@ use super::order::{Answer, Order, UpstreamRequest, crowded};
 use super::{LegEvent, LegSink, Mail, Reissue, leg_channel};
 use crate::cache::results::Place;
 use crate::cache::tools::Unchecked;
-use crate::call::{Answers, Call, CallSpec, Event, LegId, Origin, Reply};
+use crate::call::{Answers, Call, CallSpec, Event, LegId, Origin, Reply, unreached};
 use crate::observe::{GaugeGuard, chain};
 use crate::session::{Caller, Lease};
 use crate::upstream::{Exchange, UpstreamError};
@@ -348,6 +348,13 @@ impl Driver {
         if self.legs.len() >= LEGS_MAX {
             let _ = sink.reply.send(crowded());
             return;
+        }
+        if self.call.is_behind(round) {
+            // Whoever had the call went further with it than the state says by which it was taken over. This one says more.
+            let _ = sink
+                .reply
+                .send(unreached("the call is taken over once more"));
+            return self.let_go();
         }
         self.legs.push((leg.id, sink));
         self.caller = caller;

@@ -378,3 +378,24 @@ async fn a_call_that_runs_when_its_replica_has_to_end_goes_on_with_the_next() {
     assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
     cluster.ends([b]).await;
 }
+
+#[tokio::test]
+async fn a_late_repeat_that_comes_first_does_not_set_a_call_back() {
+    let cluster = Cluster::new().await;
+    let [a, b] = cluster.replicas().await;
+    let (request, first) = held(&a, "three").await;
+    let second = request.answer(&first, ada()).send().await.asked();
+    a.kill().await;
+    let request = at(&b, &request);
+    let eve = request.answer(&first, accept(json!({"name": "Eve"})));
+    eve.send().await.refused("answered");
+    // The call was taken over where it stood a round ago, and is once more where it stands.
+    let rome = request.answer(&second, accept(json!({"city": "Rome"})));
+    rome.send().await.unreached();
+    let third = rome.send().await.asked();
+    let last = request.answer(&third, accept(json!({"street": "Via Appia"})));
+    let text = text_of(last.send().await.result()).to_owned();
+    assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
+    assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (1, 3));
+    cluster.ends([b]).await;
+}
