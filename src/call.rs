@@ -36,7 +36,7 @@ pub use event::{Action, Anew, Answers, Event, Leg, LegId, Origin, SessionFate};
 pub use kept::{Kept, Reading};
 pub use machine::{Call, CallSpec};
 pub use recall::lost;
-pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed, unavailable};
+pub use reply::{AuthChallenge, Loss, Reply, already_answered, failed, unreached};
 pub use rounds::{AnswersDigest, Round, Rounds, Verdict};
 pub use trail::{Asked, Footing, Open, OpenQuestion, Position, Trail};
 

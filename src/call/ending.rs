@@ -3,7 +3,7 @@
 
 use super::event::{Action, SessionFate};
 use super::machine::{Call, Phase, Upstream};
-use super::reply::{Reply, failed, unavailable};
+use super::reply::{Reply, failed, unreached};
 use crate::translate::notification;
 
 impl Call {
@@ -67,7 +67,7 @@ impl Call {
     pub(super) fn let_go(&mut self) {
         self.upstream = Upstream::Away;
         self.questions.take_all();
-        let elsewhere = unavailable("the call goes on in another process");
+        let elsewhere = unreached("the call goes on in another process");
         self.reply_to_all(&elsewhere);
         self.grace = None;
         self.phase = Phase::Ended;

@@ -121,9 +121,9 @@ pub fn failed(message: &str, may_have_run: bool) -> Reply {
 /// The error of a re-issue that cannot be served at the moment and has changed nothing: its call is as it was, and the
 /// same request may be sent again.
 #[must_use]
-pub fn unavailable(why: &str) -> Reply {
+pub fn unreached(why: &str) -> Reply {
     Reply::error(
-        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unavailable"})),
+        ErrorObject::new(error::INTERNAL_ERROR, why).with_data(&json!({"reason": "unreached"})),
     )
 }
 

@@ -122,6 +122,13 @@ impl Rounds {
         if self.answered == Some((round, digest)) {
             return self.reply.clone().map_or(Verdict::Join, Verdict::Replay);
         }
+        if round > self.open
+            && let Some(outcome) = self.late.as_ref().or(self.reply.as_ref())
+        {
+            // It was asked by a process that is gone, which went further than the state says by which the call was taken over.
+            // The call has ended since.
+            return Verdict::Replay(outcome.clone());
+        }
         let open = round == self.open && self.answered.is_none_or(|(answered, _)| answered < round);
         if !open || round == Round::default() {
             return Verdict::Answered;
@@ -196,6 +203,19 @@ mod tests {
         assert_eq!(shown(rounds.judge(Round(1), B)), "gave up");
         assert_eq!(shown(rounds.judge(Round(1), B)), "gave up");
         assert_eq!(shown(rounds.judge(Round(1), A)), "Answered");
+    }
+
+    #[test]
+    fn a_round_that_was_asked_elsewhere_gets_the_outcome_of_the_call() {
+        for is_answered in [true, false] {
+            let mut rounds = Rounds::resumed(Round(1));
+            if is_answered {
+                assert_eq!(shown(rounds.judge(Round(1), A)), "Fresh");
+            }
+            rounds.finish(&reply("done"));
+            assert_eq!(shown(rounds.judge(Round(2), B)), "done");
+            assert_eq!(shown(rounds.judge(Round(1), A)), "done");
+        }
     }
 
     #[test]

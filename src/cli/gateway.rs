@@ -117,10 +117,6 @@ pub(crate) struct Core {
     pub(crate) cut: CancellationToken,
     /// Background work. It ends with `stop`.
     pub(crate) tasks: TaskTracker,
-    /// What ends after all that, and then at once: when `over` is cancelled.
-    pub(crate) last: TaskTracker,
-    /// Cancelled when nothing of this process is left that another could meet.
-    pub(crate) over: CancellationToken,
     backend: Arc<Backend>,
     deadline: Duration,
     farewell_max: Duration,
@@ -162,8 +158,6 @@ impl Core {
             stop,
             cut: CancellationToken::new(),
             tasks,
-            last: TaskTracker::new(),
-            over: CancellationToken::new(),
             backend,
             deadline,
             farewell_max,
@@ -230,14 +224,6 @@ impl Core {
             .is_err()
         {
             tracing::warn!("some sessions could not be closed in time");
-        }
-        self.over.cancel();
-        self.last.close();
-        if tokio::time::timeout(LAST_WORDS_MAX, self.last.wait())
-            .await
-            .is_err()
-        {
-            tracing::debug!("the other replicas find out by themselves that this one is gone");
         }
     }
 }

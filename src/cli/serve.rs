@@ -161,9 +161,9 @@ impl Replica {
         };
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
-        // Who can be found can be reached.
+        // Who can be found can be reached, and leaves when its calls have ended.
         let living = self.life.lived(self.shared, core);
-        core.last.spawn(living);
+        core.tasks.spawn(living);
         self.address
     }
 }
@@ -177,14 +177,15 @@ struct Life {
 }
 
 impl Life {
-    /// Says again and again that it lives, until all else is over: then it leaves.
+    /// Says again and again that it lives, until the gateway ends: then it leaves, as soon as others can learn how its calls
+    /// have ended.
     fn lived(self, shared: Arc<dyn Shared>, core: &Core) -> impl Future<Output = ()> + use<> {
-        let (over, backend) = (core.over.clone(), Arc::clone(core.backend()));
+        let (end, backend) = (core.stop.clone(), Arc::clone(core.backend()));
         async move {
             let mut beats = tokio::time::interval(self.heartbeat);
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let mut was_known = false;
-            while over.run_until_cancelled(beats.tick()).await.is_some() {
+            while end.run_until_cancelled(beats.tick()).await.is_some() {
                 // That Redis cannot be reached is logged where it is found; the next beat tries again.
                 let said = shared.announce(self.me, &self.address, self.ttl).await;
                 if matches!(said, Ok(Announced::Anew)) && was_known {
@@ -195,6 +196,7 @@ impl Life {
                 }
                 was_known |= said.is_ok();
             }
+            backend.calls.wait().await;
             let _ = shared.leave(self.me).await;
         }
     }

@@ -53,8 +53,8 @@ pub struct RedisSettings {
     pub limit: Duration,
     /// How often it is tried while it is down; no shorter than the limit.
     pub probe_pause: Duration,
-    /// For how long announcements have to come without a gap before one who is not alive counts as dead: the `ttl` of
-    /// announcements. Zero for a Redis that never loses anything nor stands still.
+    /// For how long announcements have to come without a gap before one who is not alive counts as dead: no less than the
+    /// `ttl` of announcements. Zero for a Redis that never loses anything nor stands still.
     pub settle: Duration,
     /// Authorities (PEM) to trust over TLS instead of the machine's.
     pub authorities: Option<Vec<u8>>,
@@ -72,6 +72,17 @@ impl RedisSettings {
             probe_pause: Duration::from_secs(1),
             settle: Duration::from_secs(10),
             authorities: None,
+        }
+    }
+
+    /// For replicas that announce themselves at each `heartbeat`, and count as gone after `replica_ttl`. One that lives may
+    /// have given Redis up just before that was back: it tries again after a pause, at its next heartbeat.
+    #[must_use]
+    pub fn settling(self, heartbeat: Duration, replica_ttl: Duration) -> Self {
+        let comes_back = self.limit + self.probe_pause + heartbeat;
+        Self {
+            settle: replica_ttl.max(comes_back),
+            ..self
         }
     }
 }
@@ -503,4 +514,22 @@ fn hex(bytes: &[u8]) -> String {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.min(TTL_MAX).as_millis()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_counts_as_dead_before_who_lives_can_have_come_back() {
+        let settled = |heartbeat, replica_ttl| {
+            let url = "redis://localhost".parse().unwrap();
+            let settings = RedisSettings::new(url);
+            let span = Duration::from_millis;
+            settings.settling(span(heartbeat), span(replica_ttl)).settle
+        };
+        // It was tried in vain for a second, a second passed until it was to be tried again, and then came a heartbeat.
+        assert_eq!(settled(150, 900), Duration::from_millis(2150));
+        assert_eq!(settled(1000, 5000), Duration::from_secs(5));
+    }
 }

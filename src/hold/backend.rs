@@ -46,7 +46,7 @@ pub struct Backend {
     pub hints: CacheHints,
     /// How long the outcome of a re-issued call is remembered.
     pub outcome_ttl: Duration,
-    /// Its calls in progress, held ones included: the drain waits for the last.
+    /// Its calls in progress, held ones included, until others can learn how they ended: the drain waits for the last.
     pub calls: TaskTracker,
     /// Where its background work runs.
     pub tasks: TaskTracker,

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use super::{LegEvent, LegStream};
 use crate::cache::results::Place;
 use crate::cache::tools::{Listing, Unchecked};
-use crate::call::{Leg, Reply, unavailable};
+use crate::call::{Leg, Reply, unreached};
 use crate::session::Caller;
 use crate::translate::request;
 use crate::wire::jsonrpc::UpstreamId;
@@ -115,5 +115,5 @@ impl Answer {
 
 /// The refusal of one more repeat of a re-issue than may wait for its call.
 pub(super) fn crowded() -> Reply {
-    unavailable("too many repeats of this request wait already")
+    unreached("too many repeats of this request wait already")
 }

@@ -15,7 +15,7 @@ use super::seal::{self, HoldId, ReplicaId, State};
 use super::shared::{Claim, Record, Stake, Taken, Unavailable};
 use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
-use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, lost, unavailable};
+use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, lost, unreached};
 use crate::observe::chain;
 use crate::session::Caller;
 use crate::wire::modern::Method;
@@ -117,7 +117,7 @@ impl Backend {
             return resumed;
         }
         let why = "the call has just moved to another replica";
-        Resumed::Here(Answer::Reply(unavailable(why)))
+        Resumed::Here(Answer::Reply(unreached(why)))
     }
 
     async fn try_resume(
@@ -177,10 +177,15 @@ impl Backend {
             .await
     }
 
+    /// How the call ended, if another process remembers.
+    pub(super) async fn recalled(&self, state: &State) -> Option<Rounds> {
+        let recalled = self.shared.recall(state.hold).await.ok().flatten()?;
+        Rounds::from_bytes(&recalled)
+    }
+
     /// Learns how the call ended, if another process remembers.
     async fn learn(&self, state: &State, (round, digest): (Round, AnswersDigest)) -> Option<Found> {
-        let recalled = self.shared.recall(state.hold).await.ok().flatten()?;
-        let rounds = Rounds::from_bytes(&recalled)?;
+        let rounds = self.recalled(state).await?;
         let until = self.clock.now() + self.outcome_ttl;
         Some(
             self.registry
@@ -303,7 +308,7 @@ impl Backend {
             .map_err(|error| {
                 let error = chain(&error);
                 tracing::warn!(hold = ?state.hold, error, "nobody says who has a held call");
-                unavailable("which replica holds this call cannot be found out at the moment")
+                unreached("which replica holds this call cannot be found out at the moment")
             })
     }
 

@@ -17,7 +17,7 @@ use super::holdseal::HoldSeal;
 use super::registry::{Found, MAILBOX_MAX};
 use super::resume::{Owner, Sought, outcome};
 use super::seal::{Replayable, State, Takeover};
-use crate::call::{Anew, Call, CallSpec, Kept, Reply, lost, unavailable};
+use crate::call::{Anew, Call, CallSpec, Kept, Reply, lost, unreached};
 use crate::observe::chain;
 use crate::session::{Caller, Lease, LeaseError};
 use crate::translate::notification;
@@ -63,7 +63,7 @@ impl Backend {
         let expected = match self.registry.expect(state.hold) {
             Ok(Some(expected)) => expected,
             Ok(None) => return Ok(Sought::Here),
-            Err(full) => return Err(unavailable(&full.to_string())),
+            Err(full) => return Err(unreached(&full.to_string())),
         };
         match self.claim(state).await? {
             Owner::Other(address) => return Ok(Sought::Elsewhere(address)),
@@ -72,6 +72,10 @@ impl Backend {
                 return Err(outcome(Found::Nothing, state));
             }
             Owner::Me(_) => {}
+        }
+        // Whoever had it may have ended it, and left, since this was last looked for.
+        if self.recalled(state).await.is_some() {
+            return Ok(Sought::Here);
         }
         let read = match state.takeover.clone() {
             Some(takeover) => self.read_again(state, takeover, method, caller).await,
@@ -295,7 +299,7 @@ impl Drop for Borrowed {
 
 /// Nothing was touched: the same re-issue may find the server later.
 fn out_of_reach() -> Reply {
-    unavailable("the server of this call cannot be reached at the moment")
+    unreached("the server of this call cannot be reached at the moment")
 }
 
 /// What a re-issue is told when there is no session to be had.
@@ -309,5 +313,5 @@ fn out_of_reach_unless_challenged(refused: Reply) -> Reply {
 
 /// Nothing was touched: whoever comes next may go on.
 pub(super) fn shutting_down() -> Reply {
-    unavailable("the gateway is shutting down")
+    unreached("the gateway is shutting down")
 }

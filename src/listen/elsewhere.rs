@@ -5,7 +5,7 @@ use http::Response;
 use http::request::Parts;
 
 use super::body::ResponseBody;
-use crate::call::{Reply, unavailable};
+use crate::call::{self, Reply};
 use crate::cluster::hop::Hop;
 use crate::observe::chain;
 
@@ -34,5 +34,5 @@ pub(super) async fn answer(
 /// The reply to a leg whose call is held by a replica that did not answer. Addresses are not the client's business, nor
 /// is whether the other replica has seen the leg: repeated, it joins what runs or gets the remembered outcome.
 pub(super) fn unreached() -> Reply {
-    unavailable("the replica that holds this call cannot be reached")
+    call::unreached("the replica that holds this call cannot be reached")
 }

@@ -385,7 +385,7 @@ async fn a_server_that_is_away_when_its_call_is_to_be_run_again_can_be_there_lat
     let second = relay.next(first).await;
     cutter.close(true);
     let reissue = at(&second, &request).answer(&asked, said("name", "Ada"));
-    reissue.send().await.unavailable();
+    reissue.send().await.unreached();
     cutter.close(false);
     assert_eq!(text_of(reissue.send().await.result()), "name: \"Ada\"");
     assert_eq!((relay.puppet.starts("name"), relay.answers()), (2, 1));

@@ -176,6 +176,7 @@ async fn without_redis_a_replica_goes_on_with_its_own_and_recovers_by_itself() {
     let asked = request.answer(&asked, ada()).send().await.asked();
     let elsewhere = at(&b, &request).answer(&asked, accept(json!({"city": "Rome"})));
     let refused = elsewhere.send().await;
+    refused.unreached();
     let error = refused.error(200, -32603);
     assert!(
         error["message"]
@@ -365,4 +366,86 @@ async fn what_a_rolling_restart_cannot_hand_over_is_run_again() {
     assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (2, 2));
     b.settled().await;
     assert_eq!(b.terminate().await, 0);
+}
+
+#[tokio::test]
+async fn an_outcome_that_comes_while_nobody_knows_who_lives_is_found() {
+    let cluster = Cluster::of(Manner::default()).await;
+    // This one is heard of once: what Redis forgets of it is not said again.
+    let rarely = cluster.config.clone();
+    let rarely = rarely
+        .cluster("heartbeat", "\"30s\"")
+        .cluster("replica_ttl", "\"60s\"");
+    let a = rarely.start().await;
+    cluster.keeps("replica", 1).await;
+    let name = cluster.kept("replica").await.remove(0);
+    let (request, asked) = held(&a, "name").await;
+    cluster.redis.cli(&["DEL", &name]).await;
+    let b = cluster.config.start().await;
+    cluster.redis.cli(&["CONFIG", "RESETSTAT"]).await;
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    // It asks for the call, and has to wait until the first may be taken for dead.
+    eventually("the call to be claimed", || async {
+        let stats = cluster.redis.cli(&["INFO", "commandstats"]).await;
+        stats.contains("cmdstat_hget:")
+    })
+    .await;
+    let reply = request.answer(&asked, ada()).send().await;
+    assert_eq!(text_of(reply.result()), "name: \"Ada\"");
+    assert_eq!(text_of(leg.finish().await.result()), "name: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("name"), cluster.answers()), (1, 1));
+    cluster.ends([a, b]).await;
+}
+
+#[tokio::test]
+async fn a_call_that_runs_when_its_replica_has_to_end_goes_on_with_the_next() {
+    let mut cluster = Cluster::new().await;
+    cluster.config = cluster.config.timer("shutdown_deadline", "200ms");
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            let answer = call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::text(format!("slow: {}", answer.said("name")))
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "slow").await;
+    let leg = request.answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    assert_eq!(a.terminate().await, 0);
+    // Its client is told to come back, and does.
+    leg.finish().await.unreached();
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    b.metric_is("holdfast_taken_over_total", 1).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "slow: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("slow"), cluster.answers()), (1, 1));
+    assert_eq!(cluster.puppet.ledger().cancellations.len(), 0);
+    cluster.ends([b]).await;
+}
+
+#[tokio::test]
+async fn a_late_repeat_that_comes_first_does_not_set_a_call_back() {
+    let cluster = Cluster::new().await;
+    let [a, b] = cluster.replicas().await;
+    let (request, first) = held(&a, "three").await;
+    let second = request.answer(&first, ada()).send().await.asked();
+    a.kill().await;
+    let request = at(&b, &request);
+    let eve = request.answer(&first, accept(json!({"name": "Eve"})));
+    eve.send().await.refused("answered");
+    // The call was taken over where it stood a round ago, and is once more where it stands.
+    let rome = request.answer(&second, accept(json!({"city": "Rome"})));
+    let third = rome.send().await.asked();
+    let last = request.answer(&third, accept(json!({"street": "Via Appia"})));
+    let text = text_of(last.send().await.result()).to_owned();
+    assert_eq!(text, r#""Ada" "Rome" "Via Appia""#);
+    assert_eq!((cluster.puppet.starts("three"), cluster.answers()), (1, 3));
+    cluster.ends([b]).await;
 }

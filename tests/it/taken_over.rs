@@ -348,7 +348,7 @@ async fn a_call_that_cannot_be_resumed_yet_can_be_later() {
     let second = relay.next(first).await;
     relay.puppet.resuming(&[], Resuming::Status(409));
     let request = at(&second, &request).answer(&asked, said("name", "Ada"));
-    request.send().await.unavailable();
+    request.send().await.unreached();
     relay.puppet.resuming(&[], Resuming::Offered);
     assert_eq!(text_of(request.send().await.result()), "name: \"Ada\"");
     assert_eq!((relay.puppet.starts("name"), relay.answers()), (1, 1));
@@ -367,7 +367,7 @@ async fn a_session_that_is_left_to_others_makes_nothing_forgotten_of_its_server(
     discover.send().await.result();
     relay.puppet.resuming(&[], Resuming::Status(409));
     let request = at(&second, &request).answer(&asked, said("name", "Ada"));
-    request.send().await.unavailable();
+    request.send().await.unreached();
     discover.send().await.result();
     assert_eq!(second.metric("holdfast_recalled_total").await, 1);
     relay.puppet.resuming(&[], Resuming::Offered);
@@ -429,4 +429,69 @@ async fn a_server_without_a_general_stream_is_resumed_too() {
     let reply = at(&second, &request).answer(&asked, said("name", "Ada"));
     assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
     relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn calls_that_shared_a_session_are_taken_over_one_by_one() {
+    let relay = Relay::of(Manner {
+        general_stream: GeneralStream::Refused,
+        ..resumable()
+    })
+    .await;
+    let first = relay.start().await;
+    let (one, asked_one) = held(&first, "name").await;
+    let (two, asked_two) = held(&first, "two").await;
+    assert_eq!(relay.puppet.ledger().sessions_opened, 1);
+    let second = relay.next(first).await;
+    let reply = at(&second, &one).answer(&asked_one, said("name", "Ada"));
+    assert_eq!(text_of(reply.send().await.result()), "name: \"Ada\"");
+    second.settled().await;
+    // The end of one is not the end of the other.
+    let answers = json!({"color": said("color", "red"), "size": accept(json!({"size": 4}))});
+    let reply = at(&second, &two).again(&asked_two, answers).send().await;
+    assert_eq!(text_of(reply.result()), "\"red\" 4");
+    relay.ends(second).await;
+}
+
+#[tokio::test]
+async fn a_call_that_ran_after_its_state_was_sealed_is_not_called_safe_to_repeat() {
+    let mut relay = Relay::of(Manner::default()).await;
+    let (listed, run) = (Gate::default(), Gate::default());
+    let (may_list, may_end) = (listed.clone(), run.clone());
+    relay.puppet.on("tools/list", "", move |_| {
+        let gate = may_list.clone();
+        async move {
+            gate.passed().await;
+            Ending::Result(json!({"tools": []}))
+        }
+    });
+    relay.puppet.tool("slow", move |_| {
+        let gate = may_end.clone();
+        async move {
+            gate.passed().await;
+            Ending::text("done")
+        }
+    });
+    relay.config = relay.config.timer("leg_max", "100ms");
+    let first = relay.start().await;
+    let request = Client::of(&first).tool("slow", json!({}));
+    // The tools are still being listed: nothing has gone up.
+    let state = request.send().await.message["result"]["requestState"].clone();
+    assert_eq!(relay.puppet.starts("slow"), 0);
+    let reissue = request.param("requestState", state);
+    let leg = reissue.open().await;
+    listed.open();
+    relay
+        .puppet
+        .until("the tool to start", |ledger| {
+            ledger.starts.iter().any(|(name, _)| name == "slow")
+        })
+        .await;
+    let second = relay.next(first).await;
+    drop(leg);
+    let reply = at(&second, &reissue).send().await;
+    assert!(!lost(&reply), "it has run");
+    run.open();
+    second.settled().await;
+    assert_eq!(second.terminate().await, 0);
 }

@@ -251,7 +251,9 @@ impl Driver {
     /// This process ends: a call that another one can take over or run again is left to it, any other is ended in good
     /// order.
     pub(super) fn stop(&mut self) {
-        if self.call.is_parked() && self.seal.can_be_taken_over() {
+        // One that runs is taken over by the repeat of its leg, where it is noted that its answers were given.
+        let is_noted = self.backend.shared.has_others();
+        if self.seal.can_be_taken_over() && (self.call.is_parked() || is_noted) {
             tracing::info!(
                 backend = self.backend.name,
                 hold = ?self.seal.hold(),
@@ -354,7 +356,9 @@ impl Driver {
         let backend = Arc::clone(&self.backend);
         let is_kept = backend.shared.has_others() && rounds.weight() <= OUTCOME_BYTES_MAX;
         let outcome = is_kept.then(|| rounds.to_bytes());
+        let untold = backend.calls.token();
         self.backend.tasks.spawn(async move {
+            let _untold = untold;
             let (shared, me) = (&backend.shared, backend.replica);
             // In this order: a record that is gone would let the answers be given again.
             let told = match outcome {

@@ -270,6 +270,11 @@ impl Request {
 
     /// Sends it on a connection of its own; the leg stays open until it is finished or dropped.
     pub(crate) async fn open(&self) -> OpenLeg {
-        OpenLeg::open(self.client.addr, &self.bytes(), self.message().clone()).await
+        self.try_open().await.unwrap()
+    }
+
+    /// The same, where perhaps nobody is there.
+    pub(crate) async fn try_open(&self) -> std::io::Result<OpenLeg> {
+        OpenLeg::try_open(self.client.addr, &self.bytes(), self.message().clone()).await
     }
 }

@@ -229,15 +229,16 @@ impl Gateway {
         within("the admin listener", get(self.admin, path)).await
     }
 
-    /// The value of a metric without labels, for instance `holdfast_sessions`.
-    pub(crate) async fn metric(&self, name: &str) -> i64 {
+    /// What it counts.
+    pub(crate) async fn metrics(&self) -> Metrics {
         let (status, text) = self.admin("/metrics").await;
         assert_eq!(status, 200, "{text}");
-        let value = text
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-        let value = value.unwrap_or_else(|| panic!("no metric {name} in\n{text}"));
-        value.trim().parse().unwrap()
+        Metrics(text)
+    }
+
+    /// The value of a metric without labels, for instance `holdfast_sessions`.
+    pub(crate) async fn metric(&self, name: &str) -> i64 {
+        self.metrics().await.value(name)
     }
 
     /// Waits until a metric has a value.
@@ -293,6 +294,22 @@ impl Gateway {
     pub(crate) async fn terminate(self) -> i32 {
         self.signal_end();
         self.ended().await
+    }
+}
+
+/// What a gateway counted at one moment.
+#[derive(Debug)]
+pub(crate) struct Metrics(String);
+
+impl Metrics {
+    /// The value of a metric without labels.
+    pub(crate) fn value(&self, name: &str) -> i64 {
+        let Self(text) = self;
+        let value = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no metric {name} in\n{text}"));
+        value.trim().parse().unwrap()
     }
 }
 

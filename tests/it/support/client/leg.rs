@@ -1,5 +1,6 @@
 //! One HTTP exchange of a client, open until it is finished or dropped.
 
+use std::io::{ErrorKind, Result};
 use std::net::SocketAddr;
 
 use serde_json::Value;
@@ -28,10 +29,13 @@ impl OpenLeg {
     /// Sends `bytes` on a connection of its own. A peer that stops reading is no failure: it may have said
     /// all it has to say.
     pub(crate) async fn open(addr: SocketAddr, bytes: &[u8], request: Value) -> Self {
-        let stream = within("a connection", TcpStream::connect(addr))
-            .await
-            .unwrap();
-        stream.set_nodelay(true).unwrap();
+        Self::try_open(addr, bytes, request).await.unwrap()
+    }
+
+    /// The same, where perhaps nobody is there.
+    pub(crate) async fn try_open(addr: SocketAddr, bytes: &[u8], request: Value) -> Result<Self> {
+        let stream = within("a connection", TcpStream::connect(addr)).await?;
+        stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();
         let reader = Reader::new(reader);
         let mut leg = Self {
@@ -43,7 +47,7 @@ impl OpenLeg {
             at: 0,
         };
         leg.write(bytes).await;
-        leg
+        Ok(leg)
     }
 
     /// Sends more bytes.
@@ -57,31 +61,32 @@ impl OpenLeg {
     }
 
     /// Waits for the head of the response: nothing when the connection ends without one.
-    async fn head(&mut self) -> Option<&Head> {
+    async fn head(&mut self) -> Result<Option<&Head>> {
         if self.head.is_none() {
-            let head = within("a response", self.reader.head())
-                .await
-                .ok()
-                .flatten()?;
+            let Some(head) = within("a response", self.reader.head()).await? else {
+                return Ok(None);
+            };
             let framing = head.response_framing();
             self.head = Some((head, framing));
         }
-        self.head.as_ref().map(|(head, _)| head)
+        Ok(self.head.as_ref().map(|(head, _)| head))
     }
 
     /// Reads a little more of the body; whether there was more.
-    async fn more(&mut self) -> bool {
-        self.head().await;
+    async fn try_more(&mut self) -> Result<bool> {
+        self.head().await?;
         let Some((_, framing)) = &mut self.head else {
-            return false;
+            return Err(ErrorKind::UnexpectedEof.into());
         };
-        match within("the response to go on", self.reader.part(framing)).await {
-            Ok(Some(part)) => {
-                self.body.extend(part);
-                true
-            }
-            Ok(None) | Err(_) => false,
-        }
+        let part = within("the response to go on", self.reader.part(framing)).await?;
+        let is_more = part.is_some();
+        self.body.extend(part.unwrap_or_default());
+        Ok(is_more)
+    }
+
+    /// The same; a connection that breaks is an end as well.
+    async fn more(&mut self) -> bool {
+        self.try_more().await.unwrap_or(false)
     }
 
     /// Waits for the next message of an event stream.
@@ -121,12 +126,17 @@ impl OpenLeg {
     }
 
     /// Reads the reply to its end and checks it against the spec.
-    pub(crate) async fn finish(mut self) -> Reply {
-        while self.more().await {}
-        let Some((head, _)) = self.head else {
-            panic!("no response to {}", self.request)
-        };
-        Reply::checked(head, self.body, &self.request)
+    pub(crate) async fn finish(self) -> Reply {
+        let request = self.request.clone();
+        let reply = self.try_finish().await;
+        reply.unwrap_or_else(|error| panic!("no whole response to {request}: {error}"))
+    }
+
+    /// The same, where perhaps no reply comes, or one that breaks off.
+    pub(crate) async fn try_finish(mut self) -> Result<Reply> {
+        while self.try_more().await? {}
+        let (head, _) = self.head.ok_or(ErrorKind::UnexpectedEof)?;
+        Ok(Reply::checked(head, self.body, &self.request))
     }
 
     /// The body as it came.
@@ -137,7 +147,8 @@ impl OpenLeg {
 
     /// The status of the response; nothing when the connection ends without one.
     pub(crate) async fn status(mut self) -> Option<u16> {
-        self.head().await.map(|head| head.word(1).parse().unwrap())
+        let head = self.head().await.ok().flatten();
+        head.map(|head| head.word(1).parse().unwrap())
     }
 }
 

@@ -166,6 +166,12 @@ impl Reply {
         self.message.get("error").is_some()
     }
 
+    /// The leg did not get to its call: −32603, and the same may be sent again.
+    pub(crate) fn unreached(&self) {
+        let error = self.error(200, -32603);
+        assert_eq!(error["data"]["reason"], "unreached", "{error}");
+    }
+
     /// The refusal of a `requestState`: −32602 with this reason.
     pub(crate) fn refused(&self, reason: &str) {
         let error = self.error(200, -32602);
@@ -177,12 +183,6 @@ impl Reply {
         let error = self.error(200, -32603);
         assert_eq!(error["data"]["reason"], "lost", "{error}");
         assert_eq!(error["data"]["mayHaveRun"], may_have_run, "{error}");
-    }
-
-    /// Nothing has changed, and the same re-issue may be sent again.
-    pub(crate) fn unavailable(&self) {
-        let error = self.error(200, -32603);
-        assert_eq!(error["data"]["reason"], "unavailable", "{error}");
     }
 
     /// The params of the notifications of a method.
