@@ -152,7 +152,11 @@ impl HoldSeal {
             );
             return None;
         };
-        Some(Takeover { session, footing })
+        Some(Takeover {
+            server: self.backend.server,
+            session,
+            footing,
+        })
     }
 }
 
@@ -179,6 +183,7 @@ impl Seal for HoldSeal {
                 is_annotated: is_repeatable,
                 kept,
                 run: run.filter(|_| sealing.has_departed).map(|session| Run {
+                    server: self.backend.server,
                     session,
                     request: sealing.request,
                 }),
