@@ -1,5 +1,7 @@
 //! Several replicas: any of them takes any re-issue, whoever holds the call, and whoever has died.
 
+use std::time::Duration;
+
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
@@ -201,6 +203,41 @@ async fn an_answer_that_a_replica_gave_before_it_died_is_not_given_again() {
         .send()
         .await
         .refused("answered");
+    cluster.ends([b]).await;
+}
+
+/// However long its replica has served it: what counts is for how long that one is gone.
+#[tokio::test]
+async fn a_leg_that_was_sent_on_long_ago_goes_on_when_its_replica_dies() {
+    let cluster = Cluster::new().await;
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            let answer = call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::text(format!("slow: {}", answer.said("name")))
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "slow").await;
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    // Longer than a replica is looked for that does not answer: only time can show it.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    a.kill().await;
+    b.metric_is("holdfast_taken_over_total", 1).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "slow: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("slow"), cluster.answers()), (1, 1));
+    // What nobody answered was not sent on, and one line says that the replica is gone.
+    assert_eq!(b.metric("holdfast_forwarded_total").await, 0);
+    let log = b.log();
+    assert_eq!(log.matches("did not answer").count(), 1, "{log}");
     cluster.ends([b]).await;
 }
 
