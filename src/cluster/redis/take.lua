@@ -18,15 +18,17 @@ if not owner then
   end
   redis.call('HSET', KEYS[1], 'owner', me, 'generation', generation)
 end
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
 local before = redis.call('HMGET', KEYS[1], 'round', 'digest', 'by')
 local round = tonumber(ARGV[6])
 local last = tonumber(before[1] or -1)
+local said = { 'fresh' }
 if last == round and before[2] == ARGV[7] then
-  return { 'again', before[3] }
+  said = { 'again', before[3] }
+elseif last >= round then
+  said = { 'otherwise' }
+else
+  redis.call('HSET', KEYS[1], 'round', ARGV[6], 'digest', ARGV[7], 'by', me)
 end
-if last >= round then
-  return { 'otherwise' }
-end
-redis.call('HSET', KEYS[1], 'round', ARGV[6], 'digest', ARGV[7], 'by', me)
-return { 'fresh' }
+-- Last of all: a span of 0 takes the record away, and nothing may be written after that.
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return said
