@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use super::gateway::{BackendArgs, Core, Signals};
+use super::gateway::{BackendArgs, Core, Signals, identity};
 use super::{Failure, LogFormat, tell};
 use holdfast::cluster::hop::{Hop, Pulse};
 use holdfast::cluster::identity::Identity;
@@ -107,7 +107,7 @@ struct Replica {
 }
 
 impl Replica {
-    async fn new(settings: &Settings) -> anyhow::Result<Option<Self>> {
+    async fn new(settings: &Settings, me: ReplicaId) -> anyhow::Result<Option<Self>> {
         let Some(cluster) = &settings.cluster else {
             return Ok(None);
         };
@@ -121,7 +121,7 @@ impl Replica {
         Ok(Some(Self {
             shared: Arc::new(Redis::new(redis, Arc::clone(&settings.keys))?),
             life: Life {
-                me: settings.replica,
+                me,
                 address: advertised.clone(),
                 heartbeat: cluster.heartbeat,
                 ttl: cluster.replica_ttl,
@@ -206,7 +206,8 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(admin) => Some(bound(admin).await?),
         None => None,
     };
-    let replica = Replica::new(&settings).await?;
+    let me = identity()?;
+    let replica = Replica::new(&settings, me).await?;
     let (timers, threads) = (settings.timers.clone(), settings.threads);
     let connections_max = settings.limits.connections_max;
     let front = Front::terms_of(&settings, address.ip().is_loopback());
@@ -216,7 +217,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(replica) => Arc::clone(&replica.shared),
         None => Arc::new(Memory::default()),
     };
-    let core = Core::start(settings, shared);
+    let core = Core::start(settings, me, shared);
     let terms = Terms {
         connections_max,
         client_idle: timers.client_idle,
