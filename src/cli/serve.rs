@@ -115,8 +115,8 @@ impl Replica {
         let advertised = cluster.advertise.at(address);
         let redis = RedisSettings {
             prefix: cluster.redis_prefix.clone(),
-            settle: cluster.replica_ttl,
-            ..RedisSettings::new(cluster.redis.clone())
+            authorities: cluster.redis_authorities.clone(),
+            ..RedisSettings::new(cluster.redis.clone(), cluster.replica_ttl)
         };
         Ok(Some(Self {
             shared: Arc::new(Redis::new(redis, Arc::clone(&settings.keys))?),

@@ -49,7 +49,8 @@ pub struct RedisSettings {
     pub url: RedisUrl,
     /// What every key begins with, so that gateways can share one Redis.
     pub prefix: String,
-    /// How long an operation may take.
+    /// How long an operation may take: no longer than half of what announcements last, or a single slow one would make a
+    /// replica that lives look dead.
     pub limit: Duration,
     /// How often it is tried while it is down; no shorter than the limit.
     pub probe_pause: Duration,
@@ -60,17 +61,22 @@ pub struct RedisSettings {
     pub authorities: Option<Vec<u8>>,
 }
 
+/// A re-issue waits for an operation: far more than a Redis needs that is well, far less than a client waits.
+const LIMIT_MAX: Duration = Duration::from_secs(1);
+
 impl RedisSettings {
-    /// The usual settings.
+    /// The usual settings, where announcements last for `replica_ttl` and come four times in it at least. After an outage
+    /// then each replica has been heard of before any other can take it for dead: an announcement that went out while
+    /// Redis was away is given up after half of that time, and the next one follows within a quarter of it.
     #[must_use]
-    pub fn new(url: RedisUrl) -> Self {
+    pub fn new(url: RedisUrl, replica_ttl: Duration) -> Self {
+        let limit = LIMIT_MAX.min(replica_ttl / 2);
         Self {
             url,
             prefix: "holdfast:".to_owned(),
-            // A re-issue waits for it: far more than a Redis needs that is well, far less than a client waits.
-            limit: Duration::from_secs(1),
-            probe_pause: Duration::from_secs(1),
-            settle: Duration::from_secs(10),
+            limit,
+            probe_pause: limit,
+            settle: replica_ttl,
             authorities: None,
         }
     }
@@ -288,7 +294,8 @@ impl Shared for Redis {
                 .arg(sealed)
                 .arg(millis(ttl).max(1))
                 .arg(millis(self.settings.settle));
-            let was_alive: bool = self.link.ask(Request::Script(invocation)).await?;
+            let request = Request::Script(invocation);
+            let was_alive: bool = self.link.ask_in_any_case(request).await?;
             Ok(if was_alive {
                 Announced::Still
             } else {
@@ -298,7 +305,11 @@ impl Shared for Redis {
     }
 
     fn leave(&self, me: ReplicaId) -> Pending<'_, ()> {
-        Box::pin(self.forget(self.replica(me)))
+        Box::pin(async move {
+            let mut command = redis::cmd("DEL");
+            command.arg(self.replica(me));
+            self.link.ask_in_any_case(Request::Command(command)).await
+        })
     }
 
     fn address_of(&self, replica: ReplicaId) -> Pending<'_, Option<String>> {
@@ -446,4 +457,22 @@ fn hex(bytes: &[u8]) -> String {
 
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.min(TTL_MAX).as_millis()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counted from a good announcement: the next is due after a quarter of its span, is late, and is made anew.
+    #[test]
+    fn a_single_slow_operation_makes_no_replica_look_dead() {
+        let url: RedisUrl = "redis://127.0.0.1".parse().unwrap();
+        for millis in [100, 600, 5000, 60_000] {
+            let replica_ttl = Duration::from_millis(millis);
+            let settings = RedisSettings::new(url.clone(), replica_ttl);
+            let said_again = replica_ttl / 4 + settings.limit;
+            assert!(said_again <= replica_ttl * 3 / 4, "{millis}");
+            assert!(settings.limit <= LIMIT_MAX && settings.settle == replica_ttl);
+        }
+    }
 }
