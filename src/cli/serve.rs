@@ -19,8 +19,9 @@ use holdfast::hold::shared::Shared;
 use holdfast::hold::shared::memory::Memory;
 use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
+use holdfast::route::Gateway;
 use tokio::net::TcpListener;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 /// Options of `holdfast serve`.
@@ -163,11 +164,17 @@ impl Replica {
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
         // Who can be found can be reached, and leaves when its calls have ended.
-        let living = self.life.lived(self.shared, core.stop.clone());
+        let gateway = Arc::clone(&core.gateway);
+        gateway.begin_unknown();
+        let living = self.life.lived(self.shared, gateway, core.stop.clone());
         core.tasks.spawn(living);
         self.address
     }
 }
+
+/// How long a replica waits to be known to the others before it is ready. What keeps Redis away for longer keeps it away
+/// from all, and calls are better held by one that is not known than by none. Kubernetes looks every few seconds.
+const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// As what a replica lives.
 struct Life {
@@ -179,14 +186,34 @@ struct Life {
 
 impl Life {
     /// Says again and again that it lives, until `end`: then it leaves.
-    async fn lived(self, shared: Arc<dyn Shared>, end: CancellationToken) {
+    async fn lived(self, shared: Arc<dyn Shared>, gateway: Arc<Gateway>, end: CancellationToken) {
         let mut beats = tokio::time::interval(self.heartbeat);
         beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // That Redis cannot be reached is logged where it is found; the next beat tries again.
+        let known = async {
+            loop {
+                beats.tick().await;
+                if self.announced(&*shared).await {
+                    break;
+                }
+            }
+        };
+        let known = end.run_until_cancelled(timeout(UNKNOWN_MAX, known)).await;
+        gateway.become_known();
+        if let Some(Err(_)) = known {
+            tracing::warn!(
+                "ready without being known to other replicas: what is held here is found by nobody yet"
+            );
+        }
         while end.run_until_cancelled(beats.tick()).await.is_some() {
-            // That Redis cannot be reached is logged where it is found; the next beat tries again.
-            let _ = shared.announce(self.me, &self.address, self.ttl).await;
+            self.announced(&*shared).await;
         }
         let _ = shared.leave(self.me).await;
+    }
+
+    async fn announced(&self, shared: &dyn Shared) -> bool {
+        let announced = shared.announce(self.me, &self.address, self.ttl).await;
+        announced.is_ok()
     }
 }
 

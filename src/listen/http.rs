@@ -171,6 +171,7 @@ impl Front {
                 reply::stream(id, first, rest, self.terms.keep_alive)
             }
             Served::Elsewhere(address) => return Err(Elsewhere(address)),
+            Served::Refused(reply) => reply::unavailable(&id, &reply),
         })
     }
 
