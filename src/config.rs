@@ -14,7 +14,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use crate::cache::results::ListCaching;
 use crate::call::{CallLimits, MissingCapability};
 use crate::hold::replay::Replays;
-use crate::hold::seal::{ReplicaId, SealingKeys};
+use crate::hold::seal::SealingKeys;
 use crate::session::Binding;
 use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
@@ -44,8 +44,6 @@ pub struct Settings {
     pub admin: Option<SocketAddr>,
     /// The keys that seal `requestState`.
     pub keys: Arc<SealingKeys>,
-    /// Names this process in the states that it seals.
-    pub replica: ReplicaId,
     /// The keys were drawn at start: states do not outlive the process.
     pub keys_are_random: bool,
     /// What tells one caller from another.

@@ -46,6 +46,18 @@ pub struct Gateway {
     anonymous: Anonymous,
     next_leg: AtomicU64,
     is_draining: AtomicBool,
+    is_unknown: AtomicBool,
+}
+
+/// Whether new calls may be sent to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// They may.
+    Ready,
+    /// What it would hold could not be found yet by other replicas.
+    Unknown,
+    /// It takes none any more.
+    Draining,
 }
 
 /// How a request reached this replica.
@@ -66,6 +78,8 @@ pub enum Served {
     Subscription(Bytes, Subscription),
     /// By the replica at this address, which is to be sent the request as it came.
     Elsewhere(String),
+    /// Not at all: this process takes no new calls. Nothing was started, and any other may be asked instead.
+    Refused(Reply),
 }
 
 impl From<Resumed> for Served {
@@ -88,6 +102,7 @@ impl Served {
             Self::Leg(Answer::Stream { .. }) => "a stream",
             Self::Subscription(..) => "a subscription",
             Self::Elsewhere(_) => "what another replica says",
+            Self::Refused(_) => "a refusal",
         }
     }
 }
@@ -117,6 +132,7 @@ impl Gateway {
             anonymous,
             next_leg: AtomicU64::new(1),
             is_draining: AtomicBool::new(false),
+            is_unknown: AtomicBool::new(false),
         }
     }
 
@@ -142,6 +158,28 @@ impl Gateway {
         self.subscriptions.close();
     }
 
+    /// New calls are better sent to others until [`Self::become_known`], since this one is not known to them.
+    pub fn begin_unknown(&self) {
+        self.is_unknown.store(true, Ordering::Release);
+    }
+
+    /// Others know this one from now on, or will not be waited for.
+    pub fn become_known(&self) {
+        self.is_unknown.store(false, Ordering::Release);
+    }
+
+    /// Whether new calls may be sent here.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        if self.is_draining() {
+            Readiness::Draining
+        } else if self.is_unknown.load(Ordering::Acquire) {
+            Readiness::Unknown
+        } else {
+            Readiness::Ready
+        }
+    }
+
     /// Whether new calls are refused.
     #[must_use]
     pub fn is_draining(&self) -> bool {
@@ -160,6 +198,9 @@ impl Gateway {
             Ok(caller) => Arc::new(caller),
             Err(reply) => return Served::Leg(Answer::Reply(reply)),
         };
+        if self.is_draining() && admitted.state.is_none() {
+            return Served::Refused(failed("the gateway is shutting down", false));
+        }
         if let Some(filter) = admitted.filter.take() {
             return self.listen(admitted.id, filter, caller).await;
         }
@@ -199,9 +240,6 @@ impl Gateway {
                 }
                 Err(why) => replied(unusable(why)),
             };
-        }
-        if self.is_draining() {
-            return replied(failed("the gateway is shutting down", false));
         }
         let beginning = self.begin(&admitted, caller, unchecked, (headers, body));
         Served::Leg(beginning.await)

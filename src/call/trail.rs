@@ -137,7 +137,11 @@ impl Trail {
                 self.is_lost |= step.events == u16::MAX;
             }
             None if asked.is_empty() => self.base = at.or(before),
-            Some(_) if count >= STEPS_MAX => self.is_lost = true,
+            Some(step) if count >= STEPS_MAX => {
+                // When all is answered, the call stands after this event all the same.
+                step.at = at.or(step.at.take());
+                self.is_lost = true;
+            }
             latest => {
                 let own = at.clone().filter(|_| at != before);
                 if latest.is_none() && before.is_some() {
@@ -327,6 +331,8 @@ mod tests {
         let mut trail = trail(&format!("e1{flood}"), &[2]);
         assert_eq!(shown(&trail, &[2]), "nothing");
         trail.settle(|_| false);
+        // Not after an earlier event: what was answered since would be asked again, as something new.
+        assert_eq!(shown(&trail, &[]), "99+0");
         let between = Between {
             before: None,
             at: Some("100".into()),

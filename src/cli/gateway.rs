@@ -19,7 +19,7 @@ use holdfast::config::{self, Legacy, Settings};
 use holdfast::hold::Clock;
 use holdfast::hold::backend::Backend;
 use holdfast::hold::registry::Registry;
-use holdfast::hold::seal::ReplicaId;
+use holdfast::hold::seal::{ReplicaId, random_bytes};
 use holdfast::hold::shared::Shared;
 use holdfast::observe::{Counter, Metrics};
 use holdfast::route::Gateway;
@@ -104,6 +104,14 @@ impl Signals {
     }
 }
 
+/// Who this process is to others, and in the states that it seals.
+///
+/// # Errors
+/// When the operating system gives no randomness.
+pub(crate) fn identity() -> anyhow::Result<ReplicaId> {
+    random_bytes().map(ReplicaId).context("no identity")
+}
+
 /// What serves behind a front.
 #[derive(Debug)]
 pub(crate) struct Core {
@@ -124,8 +132,8 @@ pub(crate) struct Core {
 
 impl Core {
     /// Builds a gateway and starts what it does in the background.
-    /// `shared` is what it knows together with other processes.
-    pub(crate) fn start(settings: Settings, shared: Arc<dyn Shared>) -> Self {
+    /// `replica` is who it is, `shared` what it knows together with other processes.
+    pub(crate) fn start(settings: Settings, replica: ReplicaId, shared: Arc<dyn Shared>) -> Self {
         let deadline = settings.timers.shutdown_deadline;
         let farewell_max = match settings.backend.legacy {
             Legacy::Program(_) => FAREWELL_MAX + stop_max(settings.timers.stop_grace),
@@ -145,7 +153,7 @@ impl Core {
             .min(settings.timers.outcome_ttl)
             / 2;
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-        let backend = Arc::new(backend(settings, shared, &tasks, &stop));
+        let backend = Arc::new(backend(settings, (replica, shared), &tasks, &stop));
         let subscriptions = Arc::new(Subscriptions::new(Arc::clone(&backend), limits));
         let gateway = Gateway::new(Arc::clone(&backend), subscriptions, principal, anonymous);
         tasks.spawn(sweep(
@@ -270,7 +278,7 @@ fn target(settings: &Settings, tasks: &TaskTracker) -> Target {
 
 fn backend(
     settings: Settings,
-    shared: Arc<dyn Shared>,
+    (replica, shared): (ReplicaId, Arc<dyn Shared>),
     tasks: &TaskTracker,
     stop: &CancellationToken,
 ) -> Backend {
@@ -283,7 +291,7 @@ fn backend(
         get_stream_wait: timers.get_stream_wait,
         session_wait: timers.session_wait,
         stray_question_max: timers.stray_question_max,
-        first_id: first_id(settings.replica),
+        first_id: first_id(replica),
     };
     let pool = Pool::new(
         target(&settings, tasks),
@@ -323,7 +331,7 @@ fn backend(
         tasks: tasks.clone(),
         stop: stop.clone(),
         metrics,
-        replica: settings.replica,
+        replica,
         shared,
     }
 }

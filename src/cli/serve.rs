@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 
-use super::gateway::{BackendArgs, Core, Signals};
+use super::gateway::{BackendArgs, Core, Signals, identity};
 use super::{Failure, LogFormat, tell};
 use holdfast::cluster::hop::{Hop, Pulse};
 use holdfast::cluster::identity::Identity;
@@ -20,7 +20,7 @@ use holdfast::hold::shared::{Announced, Shared};
 use holdfast::listen::{self, Front, ReplicaTerms, Terms, Workers};
 use holdfast::observe::Count;
 use tokio::net::TcpListener;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 
 /// Options of `holdfast serve`.
 #[derive(Debug, Args)]
@@ -106,7 +106,7 @@ struct Replica {
 }
 
 impl Replica {
-    async fn new(settings: &Settings) -> anyhow::Result<Option<Self>> {
+    async fn new(settings: &Settings, me: ReplicaId) -> anyhow::Result<Option<Self>> {
         let Some(cluster) = &settings.cluster else {
             return Ok(None);
         };
@@ -114,13 +114,13 @@ impl Replica {
         let advertised = cluster.advertise.at(address);
         let redis = RedisSettings {
             prefix: cluster.redis_prefix.clone(),
-            settle: cluster.replica_ttl,
-            ..RedisSettings::new(cluster.redis.clone())
+            authorities: cluster.redis_authorities.clone(),
+            ..RedisSettings::new(cluster.redis.clone(), cluster.replica_ttl)
         };
         Ok(Some(Self {
             shared: Arc::new(Redis::new(redis, Arc::clone(&settings.keys))?),
             life: Life {
-                me: settings.replica,
+                me,
                 address: advertised.clone(),
                 heartbeat: cluster.heartbeat,
                 ttl: cluster.replica_ttl,
@@ -162,11 +162,16 @@ impl Replica {
         let serving = listen::serve_replicas(self.listener, terms, replicas, front, workers);
         core.tasks.spawn(serving);
         // Who can be found can be reached, and leaves when its calls have ended.
+        core.gateway.begin_unknown();
         let living = self.life.lived(self.shared, core);
         core.tasks.spawn(living);
         self.address
     }
 }
+
+/// How long a replica waits to be known to the others before it is ready. What keeps Redis away for longer keeps it away
+/// from all, and calls are better held by one that is not known than by none. Kubernetes looks every few seconds.
+const UNKNOWN_MAX: Duration = Duration::from_secs(5);
 
 /// As what a replica lives.
 struct Life {
@@ -180,25 +185,43 @@ impl Life {
     /// Says again and again that it lives, until the gateway ends: then it leaves, as soon as others can learn how its calls
     /// have ended.
     fn lived(self, shared: Arc<dyn Shared>, core: &Core) -> impl Future<Output = ()> + use<> {
-        let (end, backend) = (core.stop.clone(), Arc::clone(core.backend()));
+        let (end, gateway) = (core.stop.clone(), Arc::clone(&core.gateway));
+        let backend = Arc::clone(core.backend());
         async move {
             let mut beats = tokio::time::interval(self.heartbeat);
             beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut was_known = false;
+            // That Redis cannot be reached is logged where it is found; the next beat tries again.
+            let known = async {
+                loop {
+                    beats.tick().await;
+                    if self.announced(&*shared).await.is_some() {
+                        break;
+                    }
+                }
+            };
+            let known = end.run_until_cancelled(timeout(UNKNOWN_MAX, known)).await;
+            gateway.become_known();
+            if let Some(Err(_)) = known {
+                tracing::warn!(
+                    "ready without being known to other replicas: what is held here is found by nobody yet"
+                );
+            }
             while end.run_until_cancelled(beats.tick()).await.is_some() {
-                // That Redis cannot be reached is logged where it is found; the next beat tries again.
-                let said = shared.announce(self.me, &self.address, self.ttl).await;
-                if matches!(said, Ok(Announced::Anew)) && was_known {
+                if self.announced(&*shared).await == Some(Announced::Anew) {
                     tracing::warn!("this replica counted as gone, or Redis has forgotten it");
                     // Aside: there may be many calls, and the next beat is due meanwhile.
                     let found = Arc::clone(&backend);
                     backend.tasks.spawn(async move { found.find_place().await });
                 }
-                was_known |= said.is_ok();
             }
             backend.calls.wait().await;
             let _ = shared.leave(self.me).await;
         }
+    }
+
+    async fn announced(&self, shared: &dyn Shared) -> Option<Announced> {
+        let announced = shared.announce(self.me, &self.address, self.ttl).await;
+        announced.ok()
     }
 }
 
@@ -218,7 +241,8 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(admin) => Some(bound(admin).await?),
         None => None,
     };
-    let replica = Replica::new(&settings).await?;
+    let me = identity()?;
+    let replica = Replica::new(&settings, me).await?;
     let (timers, threads) = (settings.timers.clone(), settings.threads);
     let connections_max = settings.limits.connections_max;
     let front = Front::terms_of(&settings, address.ip().is_loopback());
@@ -228,7 +252,7 @@ pub(crate) async fn start(settings: Settings) -> anyhow::Result<Running> {
         Some(replica) => Arc::clone(&replica.shared),
         None => Arc::new(Memory::default()),
     };
-    let core = Core::start(settings, shared);
+    let core = Core::start(settings, me, shared);
     let terms = Terms {
         connections_max,
         client_idle: timers.client_idle,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use clap::Args;
 
-use super::gateway::{BackendArgs, Core, Signals};
+use super::gateway::{BackendArgs, Core, Signals, identity};
 use super::{Failure, LogFormat};
 use holdfast::config::{Anonymous, Settings};
 use holdfast::hold::shared::memory::Memory;
@@ -50,7 +50,7 @@ async fn serve(settings: Settings) -> anyhow::Result<()> {
         settings.limits.body_bytes_max,
         settings.timers.client_write_timeout,
     );
-    let core = Core::start(settings, Arc::new(Memory::default()));
+    let core = Core::start(settings, identity()?, Arc::new(Memory::default()));
     let terms = StdioTerms {
         body_bytes_max,
         client_write_timeout,

@@ -1,7 +1,7 @@
 //! What replicas share, in Redis 7 or Valkey 8 (one node, or one that others take over from; not in cluster mode).
 //!
 //! # Who may do what
-//! Whoever reads this Redis learns nothing, and whoever writes to it can hinder but not impersonate: outcomes, lists and
+//! Whoever reads this Redis learns nothing of what is said in calls (it does see replicas' ids and rounds), and whoever writes to it can hinder but not impersonate: outcomes, lists and
 //! addresses are sealed with the gateway's keys, each for its own name, so that nobody gets callers sent to an address
 //! of his own, or a result shown that no server gave. The names of holds are digests, and what is kept of answers is a
 //! digest under the hold's id, which Redis never sees; an id that only the sealing keys reveal is as good as a key, and
@@ -51,7 +51,8 @@ pub struct RedisSettings {
     pub url: RedisUrl,
     /// What every key begins with, so that gateways can share one Redis.
     pub prefix: String,
-    /// How long an operation may take.
+    /// How long an operation may take: no longer than half of what announcements last, or a single slow one would make a
+    /// replica that lives look dead.
     pub limit: Duration,
     /// How often it is tried while it is down; no shorter than the limit.
     pub probe_pause: Duration,
@@ -62,29 +63,24 @@ pub struct RedisSettings {
     pub authorities: Option<Vec<u8>>,
 }
 
+/// A re-issue waits for an operation: far more than a Redis needs that is well, far less than a client waits.
+const LIMIT_MAX: Duration = Duration::from_secs(1);
+
 impl RedisSettings {
-    /// The usual settings.
+    /// The usual settings, where announcements last for `replica_ttl` and come four times in it at least. After an outage
+    /// then each replica has been heard of before any other can take it for dead: an announcement that went out while
+    /// Redis was away is given up after half of that time, Redis is left alone for as long, and the next one follows within
+    /// a quarter of it.
     #[must_use]
-    pub fn new(url: RedisUrl) -> Self {
+    pub fn new(url: RedisUrl, replica_ttl: Duration) -> Self {
+        let limit = LIMIT_MAX.min(replica_ttl / 2);
         Self {
             url,
             prefix: "holdfast:".to_owned(),
-            // A re-issue waits for it: far more than a Redis needs that is well, far less than a client waits.
-            limit: Duration::from_secs(1),
-            probe_pause: Duration::from_secs(1),
-            settle: Duration::from_secs(10),
+            limit,
+            probe_pause: limit,
+            settle: replica_ttl.max(2 * limit + replica_ttl / 4),
             authorities: None,
-        }
-    }
-
-    /// For replicas that announce themselves at each `heartbeat`, and count as gone after `replica_ttl`. One that lives may
-    /// have given Redis up just before that was back: it tries again after a pause, at its next heartbeat.
-    #[must_use]
-    pub fn settling(self, heartbeat: Duration, replica_ttl: Duration) -> Self {
-        let comes_back = self.limit + self.probe_pause + heartbeat;
-        Self {
-            settle: replica_ttl.max(comes_back),
-            ..self
         }
     }
 }
@@ -327,7 +323,8 @@ impl Shared for Redis {
                 .arg(sealed)
                 .arg(millis(ttl).max(1))
                 .arg(millis(self.settings.settle));
-            let was_alive: bool = self.link.ask(Request::Script(invocation)).await?;
+            let request = Request::Script(invocation);
+            let was_alive: bool = self.link.ask_in_any_case(request).await?;
             Ok(if was_alive {
                 Announced::Still
             } else {
@@ -337,7 +334,11 @@ impl Shared for Redis {
     }
 
     fn leave(&self, me: ReplicaId) -> Pending<'_, ()> {
-        Box::pin(self.forget(self.replica(me)))
+        Box::pin(async move {
+            let mut command = redis::cmd("DEL");
+            command.arg(self.replica(me));
+            self.link.ask_in_any_case(Request::Command(command)).await
+        })
     }
 
     fn address_of(&self, replica: ReplicaId) -> Pending<'_, Option<String>> {
@@ -486,16 +487,19 @@ fn millis(span: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    /// Counted from a good announcement: the next is due after a quarter of its span, is late, and is made anew.
     #[test]
-    fn nobody_counts_as_dead_before_who_lives_can_have_come_back() {
-        let settled = |heartbeat, replica_ttl| {
-            let url = "redis://localhost".parse().unwrap();
-            let settings = RedisSettings::new(url);
-            let span = Duration::from_millis;
-            settings.settling(span(heartbeat), span(replica_ttl)).settle
-        };
-        // It was tried in vain for a second, a second passed until it was to be tried again, and then came a heartbeat.
-        assert_eq!(settled(150, 900), Duration::from_millis(2150));
-        assert_eq!(settled(1000, 5000), Duration::from_secs(5));
+    fn a_single_slow_operation_makes_no_replica_look_dead() {
+        let url: RedisUrl = "redis://127.0.0.1".parse().unwrap();
+        for millis in [100, 600, 5000, 60_000] {
+            let replica_ttl = Duration::from_millis(millis);
+            let settings = RedisSettings::new(url.clone(), replica_ttl);
+            let said_again = replica_ttl / 4 + settings.limit;
+            assert!(said_again <= replica_ttl * 3 / 4, "{millis}");
+            assert!(settings.limit <= LIMIT_MAX);
+            // It was tried in vain, then not for a while, and then came the next announcement.
+            let comes_back = settings.limit + settings.probe_pause + replica_ttl / 4;
+            assert!(settings.settle >= replica_ttl.max(comes_back), "{millis}");
+        }
     }
 }

@@ -193,8 +193,16 @@ fn certificates(
     field: &'static str,
     path: &Path,
 ) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
-    let text = read(field, path)?;
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
+    certificates_in(&read(field, path)?, field, path)
+}
+
+/// The certificates in `text`, which was read from `path`.
+pub(super) fn certificates_in(
+    text: &[u8],
+    field: &'static str,
+    path: &Path,
+) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
     let found = found.map_err(|error| {
         let why = format!("{} is not understood: {error}", path.display());
         wrong(field, why)
@@ -215,7 +223,7 @@ fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, ConfigError> {
     })
 }
 
-fn read(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
+pub(super) fn read(field: &'static str, path: &Path) -> Result<Vec<u8>, ConfigError> {
     std::fs::read(path)
         .map_err(|error| wrong(field, format!("cannot read {}: {error}", path.display())))
 }

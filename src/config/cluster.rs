@@ -1,12 +1,13 @@
 //! What makes a process one of several replicas: where the others reach it, and where they find each other.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Authority;
 use serde::Deserialize;
 
+use super::access::{certificates_in, read};
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use crate::cluster::redis::RedisUrl;
@@ -30,6 +31,8 @@ pub struct ClusterSettings {
     pub advertise: Advertised,
     /// Where replicas find each other.
     pub redis: RedisUrl,
+    /// Authorities (PEM) to trust there over TLS instead of the machine's.
+    pub redis_authorities: Option<Vec<u8>>,
     /// How the names of all that they keep there begin.
     pub redis_prefix: String,
     /// How often a replica says that it lives.
@@ -101,6 +104,7 @@ pub(super) struct Cluster {
     redis: Option<String>,
     redis_env: Option<String>,
     redis_file: Option<PathBuf>,
+    redis_ca_file: Option<PathBuf>,
     redis_prefix: Option<String>,
     heartbeat: Option<Span>,
     replica_ttl: Option<Span>,
@@ -126,18 +130,21 @@ impl Cluster {
         }
         let heartbeat = span("cluster.heartbeat", self.heartbeat, HEARTBEAT)?;
         let replica_ttl = span("cluster.replica_ttl", self.replica_ttl, REPLICA_TTL)?;
-        if replica_ttl < 2 * heartbeat {
-            let why = "must be two heartbeats at least: one may be lost";
+        if replica_ttl < 4 * heartbeat {
+            let why = "must be four heartbeats at least: one may be lost, and after an outage one be late";
             return Err(wrong("cluster.replica_ttl", why));
         }
         let redis_prefix = self.redis_prefix.unwrap_or_else(|| REDIS_PREFIX.to_owned());
         if redis_prefix.is_empty() {
             return Err(wrong("cluster.redis_prefix", "is empty"));
         }
+        let redis = redis(self.redis, self.redis_env, self.redis_file)?;
+        let redis_authorities = self.redis_ca_file.map(|path| authorities(&path, &redis));
         Ok(ClusterSettings {
             listen: self.listen,
             advertise: advertised(self.listen, self.advertise, self.advertise_host_env)?,
-            redis: redis(self.redis, self.redis_env, self.redis_file)?,
+            redis,
+            redis_authorities: redis_authorities.transpose()?,
             redis_prefix,
             heartbeat,
             replica_ttl,
@@ -206,6 +213,16 @@ fn redis(
     // It is not quoted: it may hold a password.
     let url = url.trim().parse::<RedisUrl>();
     url.map_err(|error| wrong(field, format!("is of no use: {error}")))
+}
+
+fn authorities(path: &Path, redis: &RedisUrl) -> Result<Vec<u8>, ConfigError> {
+    let field = "cluster.redis_ca_file";
+    if !redis.is_tls() {
+        return Err(wrong(field, "is for rediss:// alone"));
+    }
+    let pem = read(field, path)?;
+    certificates_in(&pem, field, path)?;
+    Ok(pem)
 }
 
 fn variable(field: &'static str, name: &str) -> Result<String, ConfigError> {
@@ -308,6 +325,7 @@ mod tests {
         assert!(said.starts_with("`cluster`: wants `keys`"), "{said}");
         let everywhere = LEAST.replace("127.0.0.1:9443", "0.0.0.0:9443");
         let twice = format!("{LEAST}\nredis_env = \"A\"");
+        let secure = LEAST.replace("redis://", "rediss://");
         let keys = format!("keys = [\"{KEY}\"]");
         for (lines, expected) in [
             ("listen = \"127.0.0.1:1\"", "`cluster.redis`: is missing"),
@@ -328,7 +346,23 @@ mod tests {
             ),
             (
                 &format!("{LEAST}\nheartbeat = \"3s\""),
-                "`cluster.replica_ttl`: must be two",
+                "`cluster.replica_ttl`: must be four",
+            ),
+            (
+                &format!("{LEAST}\nheartbeat = \"26ms\"\nreplica_ttl = \"100ms\""),
+                "`cluster.replica_ttl`: must be four",
+            ),
+            (
+                &format!("{LEAST}\nredis_ca_file = \"ca.pem\""),
+                "`cluster.redis_ca_file`: is for rediss:// alone",
+            ),
+            (
+                &format!("{secure}\nredis_ca_file = \"/nowhere/at/all\""),
+                "`cluster.redis_ca_file`: cannot read",
+            ),
+            (
+                &format!("{secure}\nredis_ca_file = \"Cargo.toml\""),
+                "`cluster.redis_ca_file`: Cargo.toml holds no certificate",
             ),
             (
                 &format!("{LEAST}\nheartbeat = \"0s\""),

@@ -37,8 +37,16 @@ pub enum ConfigError {
         why: String,
     },
     /// A key is no key.
-    #[error("`keys`")]
-    Key(#[from] BadKey),
+    #[error("`{field}`: {which}")]
+    Key {
+        /// Which field.
+        field: &'static str,
+        /// Which key of it.
+        which: String,
+        /// Why.
+        #[source]
+        source: BadKey,
+    },
     /// No key could be drawn.
     #[error("no sealing key")]
     Randomness(#[from] NoRandomness),

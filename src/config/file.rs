@@ -14,7 +14,7 @@ use super::cluster::Cluster;
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use super::{Anonymous, Limits, PrincipalSource, Settings, Timers, default_listen};
-use crate::hold::seal::{BadKey, REPLAY_BYTES_MAX, ReplicaId, SealingKeys, random_bytes};
+use crate::hold::seal::{BadKey, REPLAY_BYTES_MAX, SealingKeys};
 
 /// Reads a configuration file; addresses of the command line go before those of the file.
 ///
@@ -218,11 +218,10 @@ impl File {
         let listen = self.listen.unwrap_or_else(default_listen);
         let (keys, keys_are_random) = match (self.keys, self.keys_file) {
             (Some(_), Some(_)) => return Err(wrong("keys_file", "does not go with `keys`")),
-            (Some(keys), None) => (sealing_keys(&keys)?, false),
-            (None, Some(path)) => (sealing_keys(&keys_in(&path)?)?, false),
+            (Some(keys), None) => (KeyTexts::listed(&keys).into_keys()?, false),
+            (None, Some(path)) => (KeyTexts::in_file(&path)?.into_keys()?, false),
             (None, None) => (SealingKeys::random()?, true),
         };
-        let replica = ReplicaId(random_bytes()?);
         let mut backends = self.backend.into_iter();
         let backend = backends
             .next()
@@ -260,7 +259,6 @@ impl File {
             admin: admin(self.admin, listen)?,
             keys: Arc::new(keys),
             keys_are_random,
-            replica,
             threads: threads(self.threads)?,
             principal: principal(self.principal.as_deref())?,
             anonymous: anonymous(self.anonymous, listen),
@@ -302,27 +300,55 @@ fn admin(admin: Option<SocketAddr>, listen: SocketAddr) -> Result<Option<SocketA
     }
 }
 
-/// The keys in a file, one a line.
-fn keys_in(path: &Path) -> Result<Vec<String>, ConfigError> {
-    let read = std::fs::read_to_string(path);
-    let text = read.map_err(|error| {
-        let why = format!("cannot read {}: {error}", path.display());
-        wrong("keys_file", why)
-    })?;
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    Ok(lines.map(str::to_owned).collect())
+/// Keys as they are written, each with the place where it stands.
+struct KeyTexts {
+    field: &'static str,
+    texts: Vec<(String, String)>,
 }
 
-fn sealing_keys(keys: &[String]) -> Result<SealingKeys, ConfigError> {
-    let decode = |text: &String| -> Result<[u8; 32], BadKey> {
-        STANDARD
-            .decode(text.trim())
-            .ok()
-            .and_then(|bytes| bytes.try_into().ok())
-            .ok_or(BadKey)
-    };
-    let keys = keys.iter().map(decode).collect::<Result<Vec<_>, _>>()?;
-    Ok(SealingKeys::new(&keys)?)
+impl KeyTexts {
+    fn listed(keys: &[String]) -> Self {
+        let numbered = keys.iter().enumerate();
+        let texts = numbered.map(|(at, key)| (format!("number {}", at + 1), key.clone()));
+        Self {
+            field: "keys",
+            texts: texts.collect(),
+        }
+    }
+
+    /// One a line.
+    fn in_file(path: &Path) -> Result<Self, ConfigError> {
+        let (field, shown) = ("keys_file", path.display());
+        let read = std::fs::read_to_string(path);
+        let text = read.map_err(|error| wrong(field, format!("cannot read {shown}: {error}")))?;
+        let numbered = text.lines().map(str::trim).enumerate();
+        let texts = numbered
+            .filter(|(_, line)| !line.is_empty())
+            .map(|(at, line)| (format!("line {} of {shown}", at + 1), line.to_owned()));
+        let texts: Vec<_> = texts.collect();
+        if texts.is_empty() {
+            let why = format!("there is no key in {shown}; `holdfast keygen` prints one");
+            return Err(wrong(field, why));
+        }
+        Ok(Self { field, texts })
+    }
+
+    fn into_keys(self) -> Result<SealingKeys, ConfigError> {
+        let field = self.field;
+        let wrong_key = |which: String| ConfigError::Key {
+            field,
+            which,
+            source: BadKey,
+        };
+        let decode = |(place, text): (String, String)| -> Result<[u8; 32], ConfigError> {
+            let bytes = STANDARD.decode(text.trim()).ok();
+            let key = bytes.and_then(|bytes| bytes.try_into().ok());
+            key.ok_or_else(|| wrong_key(place))
+        };
+        let keys = self.texts.into_iter().map(decode);
+        let keys = keys.collect::<Result<Vec<_>, _>>()?;
+        SealingKeys::new(&keys).map_err(|_| wrong_key("there is none".to_owned()))
+    }
 }
 
 fn principal(text: Option<&str>) -> Result<PrincipalSource, ConfigError> {

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::*;
 use crate::hold::replay::Replay;
+use crate::observe::chain;
 use crate::wire::modern::Method;
 
 const BACKEND: &str = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"\n";
@@ -322,9 +323,32 @@ fn keys_may_stand_in_a_file_of_their_own() {
         settings.keys.derived("x").next(),
         newest.derived("x").next()
     );
-    for bad in ["", "\n", "short"] {
-        let said = with(bad).unwrap_err().to_string();
-        assert_eq!(said, "`keys`", "{bad:?}");
+    let shown = file.path().display();
+    for (bad, expected) in [
+        ("", format!("`keys_file`: there is no key in {shown}; ")),
+        ("\n", format!("`keys_file`: there is no key in {shown}; ")),
+        (
+            "short",
+            format!("`keys_file`: line 1 of {shown}: a sealing key is"),
+        ),
+        (
+            &format!("{one}\n\nshort\n{two}"),
+            format!("`keys_file`: line 3 of {shown}: a sealing key is"),
+        ),
+    ] {
+        let said = chain(&with(bad).unwrap_err());
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(!said.contains("short"), "it may be a part of a key: {said}");
+    }
+    for (bad, expected) in [
+        ("[]".to_owned(), "`keys`: there is none: "),
+        (
+            format!("[{one:?}, \"short\"]"),
+            "`keys`: number 2: a sealing key is",
+        ),
+    ] {
+        let said = chain(&parse(&format!("keys = {bad}\n{backend}")).unwrap_err());
+        assert!(said.starts_with(expected), "{said}");
     }
     let both = format!("keys = [{one:?}]\nkeys_file = \"k\"\n{backend}");
     let said = parse(&both).unwrap_err().to_string();

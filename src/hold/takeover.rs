@@ -238,26 +238,12 @@ impl Backend {
             other => other,
         };
         let is_lost = match error {
-            UpstreamError::SessionGone
-            | UpstreamError::Unresumed(_)
-            | UpstreamError::ContentType
-            | UpstreamError::Redirected(_)
-            | UpstreamError::Endpoint(_)
-            | UpstreamError::Subprotocol(_)
-            | UpstreamError::Over(_)
-            | UpstreamError::Ended
-            | UpstreamError::TooLarge { .. } => true,
-            UpstreamError::Status(status) => {
-                *status < 500 && !matches!(status, 408 | 409 | 425 | 429)
-            }
             UpstreamError::Challenge(challenge) => {
                 return NotTaken::NotNow(Reply::Challenge(Arc::clone(challenge)));
             }
-            UpstreamError::Connect(_)
-            | UpstreamError::Request(_)
-            | UpstreamError::Body(_)
-            | UpstreamError::OwnCredentials(_)
-            | UpstreamError::Timeout => false,
+            // They say nothing of the call.
+            UpstreamError::OwnCredentials(_) => false,
+            error => !error.may_pass(),
         };
         if is_lost {
             return NotTaken::Lost("the call was cut off, and its server does not resume it");

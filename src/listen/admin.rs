@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 
 use super::body::ResponseBody;
-use crate::route::Gateway;
+use crate::route::{Gateway, Readiness};
 
 /// Answers one request of the admin listener.
 pub(super) async fn answer(
@@ -33,12 +33,14 @@ pub(super) async fn answer(
     }
     match request.uri().path() {
         "/healthz" => text(StatusCode::OK, "ok\n".to_owned(), PLAIN),
-        "/readyz" if gateway.is_draining() => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "draining\n".to_owned(),
-            PLAIN,
-        ),
-        "/readyz" => text(StatusCode::OK, "ready\n".to_owned(), PLAIN),
+        "/readyz" => {
+            let (status, word) = match gateway.readiness() {
+                Readiness::Ready => (StatusCode::OK, "ready\n"),
+                Readiness::Unknown => (StatusCode::SERVICE_UNAVAILABLE, "starting\n"),
+                Readiness::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining\n"),
+            };
+            text(status, word.to_owned(), PLAIN)
+        }
         "/metrics" => text(
             StatusCode::OK,
             gateway.metrics().encode(),

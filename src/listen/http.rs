@@ -13,17 +13,14 @@ use tracing::{Instrument, Span};
 
 use super::admission::{self, ClientMessage, Refusal};
 use super::body::{self, ResponseBody, Unread};
+use super::elsewhere::{self, Search};
 use super::guard::Guard;
-use super::{elsewhere, reply};
+use super::reply;
 use crate::cluster::hop::Hop;
 use crate::config::Settings;
 use crate::hold::order::Answer;
 use crate::route::{Admitted, Came, ClientHeaders, Gateway, Served};
 use crate::wire::error;
-
-/// The pause before a request is served again whose replica did not answer. A client waits meanwhile, and whether that one
-/// is gone is looked up in Redis.
-const AGAIN_AFTER: Duration = Duration::from_millis(100);
 
 /// A request is to be answered by the replica at this address.
 struct Elsewhere(String);
@@ -119,7 +116,8 @@ impl Front {
         came: Came,
     ) -> Response<ResponseBody> {
         let headers = ClientHeaders::Http(&head.headers);
-        let begun = Instant::now();
+        let hop = self.hop.as_ref().filter(|_| came == Came::FromClient);
+        let mut search = Search::default();
         loop {
             let admitted = match admitted(headers, &body) {
                 Ok(Some(admitted)) => admitted,
@@ -132,15 +130,24 @@ impl Front {
                 Ok(response) => return response,
                 Err(Elsewhere(address)) => address,
             };
-            let forwarded = self.forward(&address, head, &body, came);
-            if let Some(response) = forwarded.instrument(span).await {
-                return response;
-            }
-            let hop = self.hop.as_ref().filter(|_| came == Came::FromClient);
-            if hop.is_none_or(|hop| begun.elapsed() >= hop.patience()) {
+            let Some(hop) = hop else {
+                tracing::error!(address, "a request was to go on, and has no way to go");
+                return reply::whole(&id, elsewhere::unreached());
+            };
+            let begun = Instant::now();
+            let forwarded = hop.forward(&address, head, body.clone());
+            let error = match forwarded.instrument(span.clone()).await {
+                Ok(response) => {
+                    self.gateway.metrics().forwarded.inc();
+                    return response.map(ResponseBody::Forwarded);
+                }
+                Err(error) => error,
+            };
+            let failed = span.in_scope(|| search.failed(&address, begun, &error));
+            if failed >= hop.patience() {
                 return reply::whole(&id, elsewhere::unreached());
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
+            tokio::time::sleep(search.pause()).await;
         }
     }
 
@@ -164,28 +171,8 @@ impl Front {
                 reply::stream(id, first, rest, self.terms.keep_alive)
             }
             Served::Elsewhere(address) => return Err(Elsewhere(address)),
+            Served::Refused(reply) => reply::unavailable(&id, &reply),
         })
-    }
-
-    /// What another replica answers to a request; nothing when there is no answer. It is sent on once: one that came from
-    /// a replica goes no further.
-    async fn forward(
-        &self,
-        address: &str,
-        head: &Parts,
-        body: &Bytes,
-        came: Came,
-    ) -> Option<Response<ResponseBody>> {
-        match &self.hop {
-            Some(hop) if came == Came::FromClient => {
-                self.gateway.metrics().forwarded.inc();
-                elsewhere::answer(hop, address, head, body.clone()).await
-            }
-            _ => {
-                tracing::error!(address, "a request was to go on, and has no way to go");
-                None
-            }
-        }
     }
 
     fn unread(&self, unread: &Unread) -> Response<ResponseBody> {

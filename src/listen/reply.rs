@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use super::admission::Refusal;
@@ -60,6 +60,17 @@ pub(super) fn whole(id: &ClientId, reply: Reply) -> Response<ResponseBody> {
         ),
         Reply::Challenge(challenge) => challenged(id, &challenge),
     }
+}
+
+/// The response to a request that another process would serve: nothing was started here, which is all that this status
+/// says, so that whatever stands in front may ask another one. It better takes another connection, too: this one ends soon.
+pub(super) fn unavailable(id: &ClientId, reply: &Reply) -> Response<ResponseBody> {
+    let body = ResponseBody::whole(message::response(id, reply).into());
+    let mut response = json(StatusCode::SERVICE_UNAVAILABLE, body);
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// The statuses that the spec names for errors a leg can end with.

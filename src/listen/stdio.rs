@@ -238,7 +238,9 @@ impl StdioFront {
             .await;
         span.in_scope(|| tracing::debug!(with = served.name(), "answered"));
         let last = match served {
-            Served::Leg(Answer::Reply(reply)) => Last::Response(message::response(&id, &reply)),
+            Served::Leg(Answer::Reply(reply)) | Served::Refused(reply) => {
+                Last::Response(message::response(&id, &reply))
+            }
             Served::Leg(Answer::Stream { first, rest }) => {
                 Last::Response(self.relay(&id, first, rest).await?)
             }

@@ -25,7 +25,7 @@ use super::{Caller, Number, SessionKey};
 use crate::call::SessionFate;
 use crate::observe::{Metrics, chain};
 use crate::translate::discover::ServerIdentity;
-use crate::upstream::{Connection, GeneralStream, Target, UpstreamError};
+use crate::upstream::{Connection, GeneralStream, Target};
 use crate::wire::error;
 use crate::wire::jsonrpc::UpstreamId;
 
@@ -54,7 +54,7 @@ pub struct Pool {
     pub(super) target: Target,
     pub(super) settings: PoolSettings,
     shelves: DashMap<SessionKey, Shelf>,
-    pub(super) permits: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// A session became idle: who waits for one may look again.
     became_idle: Notify,
     next_id: AtomicU64,
@@ -69,10 +69,10 @@ pub struct Pool {
     metrics: Arc<Metrics>,
 }
 
-/// What a caller who has no warm session gets.
-enum Room {
+/// What comes of waiting at the bound.
+pub(super) enum Room<W> {
     /// A session that has become idle meanwhile.
-    Warm(Lease),
+    Warm(W),
     /// Leave to open one.
     Permit(OwnedSemaphorePermit),
 }
@@ -188,31 +188,37 @@ impl Pool {
         caller: &Caller,
         mode: LeaseMode,
     ) -> Result<Lease, LeaseError> {
-        let room = timeout(self.settings.session_wait, self.room(caller, mode)).await;
-        match room.map_err(|_| LeaseError::Exhausted)? {
+        match self.room(|| self.warm(caller, mode)).await? {
             Room::Warm(lease) => Ok(lease),
             Room::Permit(permit) => self.open(caller, mode, permit).await,
         }
     }
 
-    /// Waits until there is a session for the call or room for one more. At the bound somebody's idle session gives
-    /// way: closing it frees its permit.
-    async fn room(self: &Arc<Self>, caller: &Caller, mode: LeaseMode) -> Room {
-        loop {
-            let mut became_idle = std::pin::pin!(self.became_idle.notified());
-            became_idle.as_mut().enable();
-            if let Some(lease) = self.warm(caller, mode) {
-                return Room::Warm(lease);
+    /// Waits until there is a `warm` session that will do, or room for one more. At the bound somebody's idle session
+    /// gives way: closing it frees its permit.
+    pub(super) async fn room<W>(
+        &self,
+        warm: impl Fn() -> Option<W>,
+    ) -> Result<Room<W>, LeaseError> {
+        let waits = async {
+            loop {
+                let mut became_idle = std::pin::pin!(self.became_idle.notified());
+                became_idle.as_mut().enable();
+                if let Some(warm) = warm() {
+                    return Room::Warm(warm);
+                }
+                if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
+                    return Room::Permit(permit);
+                }
+                self.close_longest_idle();
+                tokio::select! {
+                    Ok(permit) = Arc::clone(&self.permits).acquire_owned() => return Room::Permit(permit),
+                    () = became_idle => {}
+                }
             }
-            if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-                return Room::Permit(permit);
-            }
-            self.close_longest_idle();
-            tokio::select! {
-                Ok(permit) = Arc::clone(&self.permits).acquire_owned() => return Room::Permit(permit),
-                () = became_idle => {}
-            }
-        }
+        };
+        let room = timeout(self.settings.session_wait, waits).await;
+        room.map_err(|_| LeaseError::Exhausted)
     }
 
     /// Opens a session on a task of its own: a caller that goes away meanwhile leaves a warm session behind
@@ -311,28 +317,7 @@ impl Pool {
             Err(_) => return Offer::Expected,
             Ok(Err(error)) => error,
         };
-        let is_refused = match &error {
-            UpstreamError::SessionGone
-            | UpstreamError::Challenge(_)
-            | UpstreamError::Endpoint(_)
-            | UpstreamError::OwnCredentials(_)
-            | UpstreamError::Redirected(_)
-            | UpstreamError::ContentType => true,
-            // Request timeout and too many requests pass, and so does the conflict with a stream that the server does
-            // not know to be over yet; "not implemented" does not.
-            UpstreamError::Status(status) => {
-                *status == 501 || (*status < 500 && !matches!(status, 408 | 409 | 429))
-            }
-            UpstreamError::Connect(_)
-            | UpstreamError::Request(_)
-            | UpstreamError::Body(_)
-            | UpstreamError::Ended
-            | UpstreamError::Over(_)
-            | UpstreamError::TooLarge { .. }
-            | UpstreamError::Subprotocol(_)
-            | UpstreamError::Unresumed(_)
-            | UpstreamError::Timeout => false,
-        };
+        let is_refused = !error.may_pass();
         let error = chain(&error);
         tracing::debug!(
             session,
@@ -351,7 +336,7 @@ impl Pool {
         self.tasks.spawn(async move { session.close().await });
     }
 
-    pub(super) fn close_longest_idle(&self) {
+    fn close_longest_idle(&self) {
         let oldest = self
             .shelves
             .iter()

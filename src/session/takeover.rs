@@ -1,19 +1,19 @@
 //! Taking over a session that another process opened: it is the server's, and outlives that process.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::HeaderValue;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::timeout;
 
 use super::error::LeaseError;
 use super::handshake::HandshakeError;
 use super::lease::Lease;
-use super::pool::Pool;
+use super::pool::{Pool, Room};
 use super::shelf::LeaseMode;
 use super::{Caller, SessionName};
 use crate::translate::discover::ServerIdentity;
+use crate::upstream::UpstreamError;
 
 impl Pool {
     /// A lease of the session `name`; the session ends with it, unless others may have calls on it. Nothing is sent that runs anything.
@@ -35,9 +35,16 @@ impl Pool {
             ..ServerIdentity::clone(lease.identity())
         };
         drop(lease);
-        let permit = self.permit().await?;
+        // No idle session will do: it is another one that is taken over.
+        let permit = match self.room(|| None::<Infallible>).await? {
+            Room::Permit(permit) => permit,
+            Room::Warm(never) => match never {},
+        };
+        // A name that no header can carry is none that its server gave.
         let id = name.id.as_deref().map(HeaderValue::from_str);
-        let id = id.transpose().map_err(|_| LeaseError::Closing)?;
+        let id = id
+            .transpose()
+            .map_err(|_| HandshakeError::from(UpstreamError::SessionGone))?;
         let adopting = self
             .target
             .adopt(id, &name.revision, caller.credentials.clone());
@@ -53,18 +60,5 @@ impl Pool {
             lease.lend();
         }
         Ok(lease)
-    }
-
-    /// Leave to have one more session; at the bound somebody's idle one gives way.
-    async fn permit(&self) -> Result<OwnedSemaphorePermit, LeaseError> {
-        if let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() {
-            return Ok(permit);
-        }
-        self.close_longest_idle();
-        let permit = Arc::clone(&self.permits).acquire_owned();
-        match timeout(self.settings.session_wait, permit).await {
-            Ok(permit) => permit.map_err(|_| LeaseError::Closing),
-            Err(_) => Err(LeaseError::Exhausted),
-        }
     }
 }

@@ -167,6 +167,33 @@ impl UpstreamError {
         }
     }
 
+    /// Whether the same may go better later, with nothing changed on this side.
+    #[must_use]
+    pub fn may_pass(&self) -> bool {
+        match self {
+            // A stream or body that merely ends says nothing: servers are restarted, and so is what stands before them.
+            Self::Connect(_) | Self::Request(_) | Self::Body(_) | Self::Ended | Self::Timeout => {
+                true
+            }
+            // 409 is what servers say to whom a lost stream still counts as open, 425 that it is too early. Of those
+            // from 500 on, "not implemented" alone is for good.
+            Self::Status(status) => {
+                matches!(status, 408 | 409 | 425 | 429) || (*status >= 500 && *status != 501)
+            }
+            Self::Unresumed(why) => why.may_pass(),
+            // Credentials are the business of whoever has others.
+            Self::Challenge(_)
+            | Self::OwnCredentials(_)
+            | Self::SessionGone
+            | Self::Over(_)
+            | Self::Subprotocol(_)
+            | Self::Redirected(_)
+            | Self::ContentType
+            | Self::Endpoint(_)
+            | Self::TooLarge { .. } => false,
+        }
+    }
+
     /// What the call it ends is told. Causes are logged here: they name addresses, which clients must not see.
     #[must_use]
     pub fn to_loss(&self, backend: &str) -> Loss {
@@ -178,5 +205,36 @@ impl UpstreamError {
             message: self.to_string(),
             may_have_run: self.may_have_run(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_judged_once() {
+        for (status, may_pass) in [
+            (400, false),
+            (404, false),
+            (405, false),
+            (408, true),
+            (409, true),
+            (425, true),
+            (429, true),
+            (500, true),
+            (501, false),
+            (503, true),
+        ] {
+            assert_eq!(
+                UpstreamError::Status(status).may_pass(),
+                may_pass,
+                "{status}"
+            );
+            let unresumed = UpstreamError::Unresumed(Box::new(UpstreamError::Status(status)));
+            assert_eq!(unresumed.may_pass(), may_pass, "{status}");
+        }
+        assert!(UpstreamError::Ended.may_pass());
+        assert!(!UpstreamError::SessionGone.may_pass());
     }
 }

@@ -65,24 +65,30 @@ fn named<'a>(documents: &'a [Value], kind: &str, name: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("there is no {kind} {name}"))
 }
 
-/// Loads a configuration with the real binary, its keys in a file where it wants them.
+/// Loads a configuration with the real binary, a key in a file where it wants it.
 fn loads(text: &str, variables: &[(&str, &str)]) -> toml::Table {
+    let (checked, said) = checked(text, &STANDARD.encode([1; 32]), variables);
+    assert!(checked, "{text}\n{said}");
+    text.parse().unwrap()
+}
+
+/// Whether a configuration can be served with these keys, and what is said of it.
+fn checked(text: &str, keys: &str, variables: &[(&str, &str)]) -> (bool, String) {
     let table: toml::Table = text.parse().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let keys = folder.path().join("keys");
-    std::fs::write(&keys, STANDARD.encode([1; 32])).unwrap();
+    let file = folder.path().join("keys");
+    std::fs::write(&file, keys).unwrap();
     let wanted = table["keys_file"].as_str().unwrap();
     let config = folder.path().join("holdfast.toml");
-    std::fs::write(&config, text.replace(wanted, keys.to_str().unwrap())).unwrap();
+    std::fs::write(&config, text.replace(wanted, file.to_str().unwrap())).unwrap();
     let checked = Command::new(env!("CARGO_BIN_EXE_holdfast"))
         .arg("check-config")
         .arg(&config)
         .envs(variables.iter().copied())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&checked.stderr);
-    assert!(checked.status.success(), "{text}\n{said}");
-    table
+    let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+    (checked.status.success(), said)
 }
 
 #[test]
@@ -93,7 +99,38 @@ fn every_configuration_loads() {
     }
     let documents = kubernetes();
     let config = named(&documents, "ConfigMap", "holdfast")["data"]["holdfast.toml"].as_str();
-    loads(config.unwrap(), &[("POD_IP", "10.1.2.3")]);
+    let pod = [("POD_IP", "10.1.2.3")];
+    loads(config.unwrap(), &pod);
+    // A key that everybody can read here must not be one.
+    let secret = &named(&documents, "Secret", "holdfast-keys")["stringData"]["keys"];
+    let (is_loaded, said) = checked(config.unwrap(), secret.as_str().unwrap(), &pod);
+    assert!(!is_loaded);
+    assert!(said.contains("`keys_file`: line 1"), "{said}");
+    assert!(said.contains("`holdfast keygen` prints"), "{said}");
+}
+
+/// Nor does one stand in any other file: 32 bytes of base64 in a line.
+#[test]
+fn no_file_holds_a_key() {
+    let mut seen = 0;
+    for (ending, count) in [
+        ("toml", 2),
+        ("yaml", 4),
+        ("conf", 2),
+        ("service", 1),
+        ("md", 1),
+    ] {
+        for path in files(ending, count) {
+            let text = read(&path);
+            let words = text.split(|c: char| c.is_whitespace() || "\"'`,[]".contains(c));
+            for word in words {
+                let is_key = STANDARD.decode(word).is_ok_and(|bytes| bytes.len() == 32);
+                assert!(!is_key, "{} holds {word}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100);
 }
 
 #[test]
@@ -184,7 +221,9 @@ fn every_grace_period_is_longer_than_the_deadline() {
     let config: toml::Table = config.as_str().unwrap().parse().unwrap();
     let pod = &named(&documents_of, "Deployment", "holdfast")["spec"]["template"]["spec"];
     let grace = pod["terminationGracePeriodSeconds"].as_u64().unwrap();
-    assert!(grace >= deadline(&config) + AFTERWARDS);
+    let before = &pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"];
+    let before: u64 = before[1].as_str().unwrap().parse().unwrap();
+    assert!(grace >= before + deadline(&config) + AFTERWARDS);
 
     let compose = &documents(&read("compose/compose.yaml"))[0];
     let config: toml::Table = read("compose/holdfast.toml").parse().unwrap();
@@ -221,7 +260,8 @@ fn every_grace_period_is_longer_than_the_deadline() {
     assert!(unit.lines().all(|line| is_sound(&line)));
 }
 
-/// What stands in front neither holds events back nor cuts a leg short. (nginx itself is not there to ask.)
+/// What stands in front neither holds events back nor cuts a leg short, and repeats what was not started alone. nginx is
+/// not asked here whether it understands the files: these are the values that matter.
 #[test]
 fn what_stands_in_front_lets_streams_pass() {
     for path in files("conf", 2) {
@@ -253,11 +293,26 @@ fn what_stands_in_front_lets_streams_pass() {
             .parse()
             .unwrap();
         assert!(timeout > 300, "longer than upstream_silence_max");
+        // A POST is repeated at nothing but 503, which holdfast answers when it has started nothing.
+        let repeats: Vec<&[&str]> = directives
+            .iter()
+            .filter(|directive| directive[0] == "proxy_next_upstream")
+            .map(|directive| &directive[1..])
+            .collect();
+        assert_eq!(
+            repeats,
+            [&["error", "timeout;"][..], &["http_503", "non_idempotent;"]]
+        );
+        assert_eq!(says("error_page"), "503");
     }
     let envoy = &documents(&read("envoy/envoy.yaml"))[0];
     let manager = &envoy["static_resources"]["listeners"][0]["filter_chains"][0]["filters"][0]["typed_config"];
     let route = &manager["route_config"]["virtual_hosts"][0]["routes"][0]["route"];
     assert_eq!(route["timeout"], "0s");
+    let retry = &route["retry_policy"];
+    let on = "connect-failure,refused-stream,retriable-status-codes";
+    assert_eq!(retry["retry_on"], on);
+    assert_eq!(retry["retriable_status_codes"], serde_json::json!([503]));
     assert_eq!(
         route["cluster"],
         envoy["static_resources"]["clusters"][0]["name"]

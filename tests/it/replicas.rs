@@ -152,6 +152,67 @@ async fn an_answer_that_a_replica_gave_before_it_died_is_not_given_again() {
 }
 
 #[tokio::test]
+async fn a_replica_is_ready_when_the_others_know_it() {
+    let mut cluster = Cluster::new().await;
+    cluster.redis.freeze();
+    let a = cluster.config.start().await;
+    let (status, why) = a.admin("/readyz").await;
+    assert_eq!((status, why.as_str()), (503, "starting\n"));
+    // What comes all the same is served.
+    Client::of(&a).call("echo").await.result();
+    cluster.redis.thaw();
+    eventually("it to be ready", || async {
+        a.admin("/readyz").await.0 == 200
+    })
+    .await;
+    cluster.keeps("replica", 1).await;
+    // Not for ever: one that is not known is better than none.
+    cluster.redis.kill().await;
+    let b = cluster.config.start().await;
+    assert_eq!(b.admin("/readyz").await.0, 503);
+    b.says("ready without being known").await;
+    assert_eq!(b.admin("/readyz").await.0, 200);
+    cluster.redis.restart().await;
+    cluster.keeps("replica", 2).await;
+    cluster.ends([a, b]).await;
+}
+
+/// However long its replica has served it: what counts is for how long that one is gone.
+#[tokio::test]
+async fn a_leg_that_was_sent_on_long_ago_goes_on_when_its_replica_dies() {
+    let cluster = Cluster::new().await;
+    let gate = Gate::default();
+    let passed = gate.clone();
+    cluster.puppet.tool("slow", move |call| {
+        let gate = passed.clone();
+        async move {
+            let answer = call.elicit(form("name", name_schema())).await;
+            gate.passed().await;
+            Ending::text(format!("slow: {}", answer.said("name")))
+        }
+    });
+    let [a, b] = cluster.replicas().await;
+    let (request, asked) = held(&a, "slow").await;
+    let leg = at(&b, &request).answer(&asked, ada()).open().await;
+    cluster
+        .puppet
+        .until("the answer to arrive", |ledger| ledger.answers.len() == 1)
+        .await;
+    // Longer than a replica is looked for that does not answer: only time can show it.
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    a.kill().await;
+    b.metric_is("holdfast_taken_over_total", 1).await;
+    gate.open();
+    assert_eq!(text_of(leg.finish().await.result()), "slow: \"Ada\"");
+    assert_eq!((cluster.puppet.starts("slow"), cluster.answers()), (1, 1));
+    // What nobody answered was not sent on, and one line says that the replica is gone.
+    assert_eq!(b.metric("holdfast_forwarded_total").await, 0);
+    let log = b.log();
+    assert_eq!(log.matches("did not answer").count(), 1, "{log}");
+    cluster.ends([b]).await;
+}
+
+#[tokio::test]
 async fn an_outcome_outlives_the_replica_on_which_its_call_ended() {
     let cluster = Cluster::of(Manner::default()).await;
     let [a, b] = cluster.replicas().await;
@@ -198,7 +259,7 @@ async fn without_redis_a_replica_goes_on_with_its_own_and_recovers_by_itself() {
 }
 
 #[tokio::test]
-async fn a_redis_that_does_not_answer_holds_up_nobody_for_long() {
+async fn a_redis_that_does_not_answer_keeps_no_replica_from_its_own_calls() {
     let cluster = Cluster::new().await;
     let [a, b] = cluster.replicas().await;
     let (request, asked) = held(&a, "name").await;
@@ -231,8 +292,13 @@ async fn a_replica_that_is_to_end_answers_for_its_holds_until_they_are_done() {
         a.admin("/readyz").await.0 == 503
     })
     .await;
+    // New calls are refused in words that something in front understands: nothing was started.
     let refused = Client::of(&a).call("echo").await;
-    assert!(refused.is_error(), "new calls are refused");
+    refused.error(503, -32603);
+    assert_eq!(refused.message["error"]["data"]["mayHaveRun"], false);
+    assert_eq!(refused.head.value("retry-after"), Some("1"));
+    assert_eq!(refused.head.value("connection"), Some("close"));
+    assert_eq!(cluster.puppet.starts("echo"), 0);
     let reply = at(&b, &request).answer(&asked, ada()).send().await;
     assert_eq!(text_of(reply.result()), "name: \"Ada\"");
     assert_eq!(a.ended().await, 0);

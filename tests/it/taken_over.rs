@@ -416,6 +416,47 @@ async fn a_client_that_goes_away_while_its_call_is_taken_over_can_come_back() {
     relay.ends(second).await;
 }
 
+/// The only session there may be belongs to a call that runs, and then to nobody: it gives way.
+#[tokio::test]
+async fn a_session_that_becomes_idle_makes_room_for_one_that_is_taken_over() {
+    let mut relay = Relay::new().await;
+    let first = relay.start().await;
+    let (request, asked) = held(&first, "name").await;
+    relay.config = relay
+        .config
+        .top("threads", "1")
+        .limit("sessions_max", 1)
+        .timer("session_idle", "60s")
+        .timer("session_wait", "60s");
+    let gate = Gate::default();
+    let passed = gate.clone();
+    relay.puppet.on("prompts/list", "", move |_| {
+        let gate = passed.clone();
+        async move {
+            gate.passed().await;
+            Ending::Result(json!({"prompts": []}))
+        }
+    });
+    let second = relay.next(first).await;
+    let client = Client::of(&second);
+    let list = client.request("prompts/list", json!({})).open().await;
+    relay
+        .puppet
+        .until("the list to be asked for", |ledger| {
+            !ledger.requests("prompts/list").is_empty()
+        })
+        .await;
+    let leg = at(&second, &request).answer(&asked, said("name", "Ada"));
+    let leg = leg.open().await;
+    // On the same thread, and behind it: now it waits for room.
+    let nowhere = client.tool("echo", json!({})).path("/other").open().await;
+    assert_eq!(nowhere.status().await, Some(404));
+    gate.open();
+    list.finish().await.result();
+    assert_eq!(text_of(leg.finish().await.result()), "name: \"Ada\"");
+    relay.ends(second).await;
+}
+
 #[tokio::test]
 async fn a_server_without_a_general_stream_is_resumed_too() {
     let relay = Relay::of(Manner {

@@ -1,7 +1,7 @@
 //! The one connection to Redis: made when it is needed, replaced when it fails, not waited for while it is down.
 //!
 //! A request that fails for want of time, or of a connection, breaks the circuit: those that come next fail at once, but
-//! for one in each pause, which tries anew. A connection that was closed is no failure yet (a Redis that was started
+//! for one in each pause, which tries anew, and those that go in any case. A connection that was closed is no failure yet (a Redis that was started
 //! anew): the request is made once more over a new one, since each may be repeated without harm. A connection that went
 //! silent is let go: it may lead to a machine that is gone, and the crate's own `ConnectionManager` would keep it.
 
@@ -91,6 +91,29 @@ impl Link {
         request: Request<'_>,
     ) -> Result<T, Unavailable> {
         let part = self.enter()?;
+        self.ask_as(part, request).await
+    }
+
+    /// The same, whether the circuit is broken or not: for what is little and comes seldom, and what others rely on.
+    pub(super) async fn ask_in_any_case<T: FromRedisValue>(
+        &self,
+        request: Request<'_>,
+    ) -> Result<T, Unavailable> {
+        let part = match &mut *self.state() {
+            State::Down { next } => {
+                *next = Instant::now() + self.pause;
+                Part::Probe
+            }
+            State::Apart | State::Up(_) => Part::Common,
+        };
+        self.ask_as(part, request).await
+    }
+
+    async fn ask_as<T: FromRedisValue>(
+        &self,
+        part: Part,
+        request: Request<'_>,
+    ) -> Result<T, Unavailable> {
         let unavailable = match timeout(self.limit, self.attempt(&request, part)).await {
             Ok(Ok(value)) => {
                 return T::from_redis_value(value).map_err(|error| failed(error.into()));

@@ -31,5 +31,6 @@ elseif last == round and before[2] ~= '' then
 else
   redis.call('HSET', KEYS[1], 'round', ARGV[6], 'digest', ARGV[7], 'by', me)
 end
+-- Last of all: a span of 0 takes the record away, and nothing may be written after that.
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return said

@@ -122,7 +122,8 @@ impl Resumption {
             Ok(None) => UpstreamError::Status(405),
             Err(error) => error,
         };
-        if !may_pass(&error) {
+        // A challenge ends it too: to pass it on would tell the client that nothing has run, and make it call again.
+        if !error.may_pass() {
             return Err(UpstreamError::Unresumed(Box::new(error)));
         }
         self.again(Duration::ZERO, error).map(Resumed::Again)
@@ -178,29 +179,6 @@ impl Attempt {
 impl fmt::Debug for Attempt {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Attempt(..)")
-    }
-}
-
-/// Whether a later attempt may go better. 409 is what servers say to whom the lost stream still counts as open.
-fn may_pass(error: &UpstreamError) -> bool {
-    match error {
-        UpstreamError::Connect(_)
-        | UpstreamError::Request(_)
-        | UpstreamError::Body(_)
-        | UpstreamError::Ended
-        | UpstreamError::Timeout => true,
-        UpstreamError::Status(status) => matches!(status, 408 | 409 | 425 | 429 | 500..),
-        // A challenge too: to pass it on would tell the client that nothing has run, and make it call again.
-        UpstreamError::Challenge(_)
-        | UpstreamError::OwnCredentials(_)
-        | UpstreamError::SessionGone
-        | UpstreamError::Unresumed(_)
-        | UpstreamError::Over(_)
-        | UpstreamError::Subprotocol(_)
-        | UpstreamError::Redirected(_)
-        | UpstreamError::ContentType
-        | UpstreamError::Endpoint(_)
-        | UpstreamError::TooLarge { .. } => false,
     }
 }
 

@@ -267,6 +267,15 @@ async fn a_record_has_an_end(shared: Arc<dyn Shared>) {
         }
     };
     within("the record to go", waits).await;
+
+    // One that ends at once leaves nothing behind.
+    let none = Stake {
+        ttl: Duration::ZERO,
+        ..wanted_by(A)
+    };
+    let taken = shared.take(none, Round(3), YES).await.unwrap();
+    assert_eq!(taken, Taken::Fresh);
+    assert_eq!(shared.claim(wanted_by(A)).await.unwrap(), mine(0, None));
 }
 
 async fn outcomes_and_lists_are_kept_within_their_bounds(shared: Arc<dyn Shared>) {

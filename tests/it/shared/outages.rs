@@ -113,6 +113,26 @@ async fn a_redis_that_was_started_anew_is_not_noticed() {
     assert_eq!(shared.claim(wanted_by(A)).await.unwrap(), mine(0, None));
 }
 
+/// Or one whose circuit is whole would take it for dead.
+#[tokio::test]
+async fn a_replica_is_heard_of_when_redis_is_back_and_not_when_its_circuit_is_whole_again() {
+    let mut server = RedisServer::start().await;
+    let shared = impatient(&server, LONG);
+    server.kill().await;
+    assert!(shared.announce(A, "a:1", LONG).await.is_err());
+    let next = failure(&shared).await;
+    assert!(matches!(next, Unavailable::Down), "{next:?}");
+    server.restart().await;
+    let announced = shared.announce(A, "a:1", LONG).await.unwrap();
+    assert_eq!(announced, Announced::Anew);
+    // What it found out is good for all.
+    assert_eq!(shared.claim(wanted_by(A)).await.unwrap(), mine(0, None));
+    server.kill().await;
+    failure(&shared).await;
+    server.restart().await;
+    shared.leave(A).await.unwrap();
+}
+
 #[tokio::test]
 async fn all_that_come_at_once_share_one_connection() {
     let server = RedisServer::start().await;

@@ -13,6 +13,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::{A, mine, wanted_by};
+use crate::support::eventually;
+use crate::support::gateway::Config;
 use crate::support::redis::{RedisServer, keys, shared};
 use crate::support::tls::{Authority, Front};
 
@@ -91,4 +93,24 @@ async fn over_tls_to_those_alone_whose_authority_is_trusted() {
     }
     let bad = Redis::new(trusting(Some(b"no certificate".to_vec())), keys());
     assert!(matches!(bad, Err(RedisError::Authorities)), "{bad:?}");
+}
+
+/// As a configuration says it.
+#[tokio::test]
+async fn a_replica_finds_the_others_over_tls_with_an_authority_of_their_own() {
+    let server = RedisServer::start().await;
+    let authority = Authority::new();
+    let (addr, _guard) = front(&server, Some(authority.acceptor(Front::Http1))).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), authority.pem()).unwrap();
+    let gateway = Config::to("http://127.0.0.1:1/mcp".to_owned())
+        .replica([1; 32])
+        .cluster("redis", &format!("\"rediss://localhost:{}\"", addr.port()))
+        .cluster("redis_ca_file", &format!("{:?}", file.path()))
+        .start()
+        .await;
+    let is_there = || async { !server.cli(&["keys", "*replica:*"]).await.is_empty() };
+    eventually("the replica to be announced", is_there).await;
+    assert_eq!(gateway.terminate().await, 0);
+    assert!(server.cli(&["keys", "*replica:*"]).await.is_empty());
 }

@@ -25,7 +25,7 @@ impl Cluster {
             .top("keys", &keys)
             .cluster("listen", "\"127.0.0.1:0\"")
             .cluster("redis", &format!("{:?}", redis.url()))
-            .cluster("heartbeat", "\"100ms\"")
+            .cluster("heartbeat", "\"150ms\"")
             .cluster("replica_ttl", "\"600ms\"");
         Self {
             puppet,

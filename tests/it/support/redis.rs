@@ -58,8 +58,8 @@ impl RedisServer {
         RedisSettings {
             // Far more than an operation takes on a busy machine.
             limit: Duration::from_secs(10),
-            settle: Duration::ZERO,
-            ..RedisSettings::new(self.url().parse::<RedisUrl>().unwrap())
+            probe_pause: Duration::from_secs(1),
+            ..RedisSettings::new(self.url().parse::<RedisUrl>().unwrap(), Duration::ZERO)
         }
     }
 

@@ -177,8 +177,10 @@ impl Near {
                 let body = body.collect().await.unwrap().to_bytes();
                 let id = serde_json::value::to_raw_value(&1).unwrap();
                 let id = ClientId::new(&id).unwrap();
-                let answered = elsewhere::answer(&hop, &to, &head, body).await;
-                answered.unwrap_or_else(|| reply::whole(&id, elsewhere::unreached()))
+                match hop.forward(&to, &head, body).await {
+                    Ok(response) => response.map(ResponseBody::Forwarded),
+                    Err(_) => reply::whole(&id, elsewhere::unreached()),
+                }
             }
         };
         let end = CancellationToken::new();
