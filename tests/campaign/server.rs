@@ -103,8 +103,12 @@ async fn run(call: Call, journal: Arc<Journal>, book: Book) -> Ending {
     let tag = arguments["tag"].as_str().unwrap_or_default();
     let session = &call.session.id;
     journal.note(format!("server: {tag} starts on {session}"));
-    let mut said = Vec::new();
-    for (step, ask) in (1..).zip(arguments["asks"].as_array().into_iter().flatten()) {
+    let (mut said, asks) = (Vec::new(), arguments["asks"].as_array());
+    if asks.into_iter().flatten().any(|ask| ask["aside"] == true) {
+        // Before the response has begun, nobody could resume the call for what is asked elsewhere.
+        call.log("debug", "it begins").await;
+    }
+    for (step, ask) in (1..).zip(asks.into_iter().flatten()) {
         call.progress(step).await;
         work(&ask["works"]).await;
         let mut open = Vec::new();

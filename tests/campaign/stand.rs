@@ -342,7 +342,8 @@ fn config(seed: u64, cutter: &Cutter, redis: &RedisServer) -> Config {
         .cluster("listen", "\"127.0.0.1:0\"")
         .cluster("redis", &format!("{:?}", redis.url()))
         .cluster("heartbeat", "\"150ms\"")
-        .cluster("replica_ttl", "\"900ms\"")
+        // Longer than one that lives is not heard of which had given Redis up.
+        .cluster("replica_ttl", "\"2400ms\"")
         .timer("session_idle", "100ms")
         .timer("hold_ttl", &seconds(HOLD_TTL))
         .timer("leg_grace", "5s")
