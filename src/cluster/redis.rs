@@ -1,11 +1,12 @@
 //! What replicas share, in Redis 7 or Valkey 8 (one node, or one that others take over from; not in cluster mode).
 //!
 //! # Who may do what
-//! Whoever reads this Redis learns nothing of what is said in calls (it does see replicas' ids and rounds), and whoever writes to it can hinder but not impersonate: outcomes, lists and
-//! addresses are sealed with the gateway's keys, each for its own name, so that nobody gets callers sent to an address
-//! of his own, or a result shown that no server gave. The names of holds are digests, and what is kept of answers is a
-//! digest under the hold's id, which Redis never sees; an id that only the sealing keys reveal is as good as a key, and
-//! stays the same while those are rotated. Who writes can still delete, or claim for a replica that does not exist.
+//! Whoever reads this Redis learns nothing of what is said in calls (it does see replicas' ids and rounds), and whoever
+//! writes to it can hinder but not impersonate: outcomes, lists and addresses are sealed with the gateway's keys, each
+//! for its own name, so that nobody gets callers sent to an address of his own, or a result shown that no server gave.
+//! The names of holds are digests, and what is kept of answers is a digest under the hold's id, which Redis never sees;
+//! an id that only the sealing keys reveal is as good as a key, and stays the same while those are rotated. Who writes
+//! can still delete, or claim for a replica that does not exist.
 //!
 //! # What it relies on
 //! Redis may be slow, gone, or come back without its data. `link` bounds the first two. For the third, nobody counts

@@ -440,7 +440,7 @@ async fn an_outcome_that_comes_while_nobody_knows_who_lives_is_found() {
     // This one is heard of once: what Redis forgets of it is not said again.
     let rarely = cluster.config.clone();
     let rarely = rarely
-        .cluster("heartbeat", "\"30s\"")
+        .cluster("heartbeat", "\"15s\"")
         .cluster("replica_ttl", "\"60s\"");
     let a = rarely.start().await;
     cluster.keeps("replica", 1).await;
