@@ -310,7 +310,6 @@ fn backend(
         tasks.spawn(commons.tell(stop.clone()));
     }
     Backend {
-        server: settings.backend.legacy.server().into(),
         name: settings.backend.name,
         memory: Memory::new(
             settings.backend.hints,

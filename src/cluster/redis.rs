@@ -25,7 +25,6 @@ use rustls::pki_types::pem::PemObject;
 use sha2::{Digest, Sha256};
 
 use self::link::{Link, Request};
-use self::said::{Said, odd};
 use crate::call::{AnswersDigest, Round};
 use crate::hold::seal::{HoldId, ReplicaId, SEAL_BYTES, SealingKeys};
 use crate::hold::shared::{
@@ -34,7 +33,6 @@ use crate::hold::shared::{
 };
 
 mod link;
-mod said;
 mod url;
 
 pub use url::{BadRedisUrl, RedisUrl};
@@ -448,6 +446,42 @@ impl Shared for Redis {
             Ok(list.map(|bytes| KeptList { bytes, left }))
         })
     }
+}
+
+/// What a script said: a word, and what belongs to it.
+struct Said(Vec<redis::Value>);
+
+impl Said {
+    fn word(&self) -> Result<&str, Unavailable> {
+        self.text(0)
+    }
+
+    fn text(&self, at: usize) -> Result<&str, Unavailable> {
+        match self.0.get(at) {
+            Some(redis::Value::BulkString(bytes)) => std::str::from_utf8(bytes).map_err(|_| odd()),
+            _ => Err(odd()),
+        }
+    }
+
+    /// A number, where -1 stands for none.
+    fn number(&self, at: usize) -> Result<Option<u32>, Unavailable> {
+        match self.0.get(at) {
+            Some(redis::Value::Int(-1)) => Ok(None),
+            Some(redis::Value::Int(number)) => u32::try_from(*number).map(Some).map_err(|_| odd()),
+            _ => Err(odd()),
+        }
+    }
+
+    fn replica(&self) -> Result<ReplicaId, Unavailable> {
+        let text = self.text(1)?;
+        let number = u64::from_str_radix(text, 16).map_err(|_| odd())?;
+        Ok(ReplicaId(number.to_be_bytes()))
+    }
+}
+
+/// A reply that no script of ours gives.
+fn odd() -> Unavailable {
+    Unavailable::Failed("a record is not what this gateway writes".into())
 }
 
 /// The client library trusts nobody where there is none, and says so only when it connects.

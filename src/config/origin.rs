@@ -23,24 +23,17 @@ pub(super) struct KnownAs<'a> {
     pub(super) chain: &'a [CertificateDer<'static>],
 }
 
-impl Legacy {
-    /// Tells the server from any other, whomever it takes the gateway for.
-    #[must_use]
-    pub fn server(&self) -> Binding {
-        match self {
-            Self::Http(uri) => joined([&b"http"[..], uri.to_string().as_bytes()]),
-            Self::WebSocket(uri) => joined([&b"websocket"[..], uri.to_string().as_bytes()]),
-            Self::Program(server) => program(server),
-        }
-    }
-}
-
 /// The digest of all that.
 pub(super) fn of(legacy: &Legacy, known_as: &KnownAs<'_>) -> Binding {
+    let server = match legacy {
+        Legacy::Http(uri) => joined([&b"http"[..], uri.to_string().as_bytes()]),
+        Legacy::WebSocket(uri) => joined([&b"websocket"[..], uri.to_string().as_bytes()]),
+        Legacy::Program(server) => program(server),
+    };
     let headers = known_as.headers.iter();
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     nested(&[
-        legacy.server(),
+        server,
         joined(headers),
         joined(known_as.authorization.iter().map(|value| value.as_bytes())),
         joined(known_as.chain.iter().map(AsRef::as_ref)),

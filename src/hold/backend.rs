@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 use super::Clock;
 use super::registry::Registry;
 use super::replay::Replays;
-use super::seal::{ReplicaId, SealingKeys, ServerDigest};
+use super::seal::{ReplicaId, SealingKeys};
 use super::shared::Shared;
 use crate::cache::results::{Memory, Place};
 use crate::cache::tools::{Tools, Unchecked};
@@ -26,8 +26,6 @@ use crate::wire::modern::{LogLevel, Method};
 pub struct Backend {
     /// Its name in paths, logs and sealed states.
     pub name: String,
-    /// Tells its server from others of this name.
-    pub server: ServerDigest,
     /// Its sessions.
     pub pool: Arc<Pool>,
     /// Its held calls and remembered outcomes.

@@ -152,11 +152,7 @@ impl HoldSeal {
             );
             return None;
         };
-        Some(Takeover {
-            server: self.backend.server,
-            session,
-            footing,
-        })
+        Some(Takeover { session, footing })
     }
 }
 
@@ -183,7 +179,6 @@ impl Seal for HoldSeal {
                 is_annotated: is_repeatable,
                 kept,
                 run: run.filter(|_| sealing.has_departed).map(|session| Run {
-                    server: self.backend.server,
                     session,
                     request: sealing.request,
                 }),

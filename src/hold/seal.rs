@@ -132,24 +132,9 @@ pub struct Replayable {
     pub run: Option<Run>,
 }
 
-/// Tells the server of a session from others that the backend has had, or has at other replicas. Nobody can choose it: the
-/// states are sealed, and a few bytes do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServerDigest(pub [u8; 8]);
-
-impl From<Binding> for ServerDigest {
-    fn from(server: Binding) -> Self {
-        let mut digest = [0; 8];
-        digest.copy_from_slice(&server.0[..8]);
-        Self(digest)
-    }
-}
-
 /// A run of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    /// Whose session it is on.
-    pub server: ServerDigest,
     /// The session as the server knows it.
     pub session: SessionName,
     /// The id of its request towards the server.
@@ -167,8 +152,6 @@ impl Replayable {
 /// What a process needs to take a call over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Takeover {
-    /// Whose session it is on.
-    pub server: ServerDigest,
     /// The session as the server knows it.
     pub session: SessionName,
     /// Where the call stands.
@@ -248,7 +231,6 @@ mod tests {
         };
         State {
             takeover: Some(Takeover {
-                server: ServerDigest([8; 8]),
                 session: SessionName {
                     id: Some("f81d4fae-7dec-11d0-a765-00a0c91e6bf6".into()),
                     revision: "2025-11-25".into(),

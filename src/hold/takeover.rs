@@ -16,7 +16,7 @@ use super::driver::TakenOver;
 use super::holdseal::HoldSeal;
 use super::registry::{Found, MAILBOX_MAX};
 use super::resume::{Owner, Sought, outcome};
-use super::seal::{Replayable, Run, State, Takeover};
+use super::seal::{Replayable, State, Takeover};
 use crate::call::{Anew, Call, CallSpec, Kept, Reply, lost, unreached};
 use crate::observe::chain;
 use crate::session::{Caller, Lease, LeaseError};
@@ -78,9 +78,6 @@ impl Backend {
             return Ok(Sought::Here);
         }
         let read = match state.takeover.clone() {
-            Some(takeover) if takeover.server != self.server => Err(NotTaken::Lost(
-                "the server of this call is not here any more",
-            )),
             Some(takeover) => self.read_again(state, takeover, method, caller).await,
             None => Err(NotTaken::Lost(
                 "the process that held this call is gone, and its server cannot resume it",
@@ -139,8 +136,7 @@ impl Backend {
 
     /// Ends a run that is lost, on a task of its own: its server may still wait for answers.
     fn end_aside(self: &Arc<Self>, replay: &Replayable, caller: &Arc<Caller>) {
-        let here = |run: &Run| run.server == self.server;
-        let Some(run) = replay.run.clone().filter(here) else {
+        let Some(run) = replay.run.clone() else {
             return;
         };
         let (backend, caller) = (Arc::clone(self), Arc::clone(caller));
