@@ -410,7 +410,7 @@ async fn a_call_that_another_replica_has_by_now_is_not_run_again_where_it_was() 
     })
     .await;
     gate.open();
-    leg.finish().await.lost(true);
+    leg.finish().await.unreached();
     assert_eq!(cluster.puppet.starts("cut"), 1);
     shared.leave(me).await.unwrap();
     cluster.ends([a]).await;
