@@ -205,6 +205,13 @@ impl Registry {
         }
     }
 
+    /// Whether the outcome of the call is remembered here.
+    #[must_use]
+    pub fn remembers(&self, id: HoldId) -> bool {
+        let entry = self.entries.get(&id);
+        entry.is_some_and(|entry| matches!(*entry, Entry::Ended { .. }))
+    }
+
     /// The calls that drivers run here.
     #[must_use]
     pub fn live_ones(&self) -> Vec<HoldId> {

@@ -329,7 +329,7 @@ impl Evidence<'_> {
             Outcome::Lost { .. } if schedule.kills() && self.is_noted_alone(attempt) => {
                 Some("its replica was killed between a note and the answer")
             }
-            last if last.is_lost() && self.may_be_forgotten() && attempt.got_somewhere() => {
+            last if last.is_lost() && self.may_be_forgotten() && self.got_somewhere(attempt) => {
                 Some("its replica ended before another could learn how the call went")
             }
             _ => None,
@@ -346,13 +346,22 @@ impl Evidence<'_> {
                     .issues
                     .iter()
                     .any(|issue| issue.answers.get(&posed.name).is_some());
-                let has_arrived = self.ledger.answers.iter().any(|given| {
-                    given.session == posed.session
-                        && given.id == posed.id
-                        && given.response["result"]["action"] != "cancel"
-                });
-                was_given && !has_arrived
+                was_given && !self.has_answer(posed)
             })
+    }
+
+    /// An answer of the client reached the server, or one of its legs heard how the call went.
+    fn got_somewhere(&self, attempt: &Attempt) -> bool {
+        let mut posed = self.posed.iter().filter(|posed| posed.tag == attempt.tag);
+        attempt.got_somewhere() || posed.any(|posed| self.has_answer(posed))
+    }
+
+    fn has_answer(&self, posed: &Posed) -> bool {
+        self.ledger.answers.iter().any(|given| {
+            given.session == posed.session
+                && given.id == posed.id
+                && given.response["result"]["action"] != "cancel"
+        })
     }
 }
 

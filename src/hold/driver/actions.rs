@@ -6,20 +6,26 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::{Driver, Outgoing, Sending, Sent, Upstream};
 use crate::call::{Action, Anew, Event, LegId, Reply, Rounds, SessionFate, failed};
 use crate::hold::LegEvent;
+use crate::hold::backend::Backend;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
 use crate::hold::seal::HoldId;
-use crate::hold::shared::OUTCOME_BYTES_MAX;
+use crate::hold::shared::{OUTCOME_BYTES_MAX, Unavailable};
 use crate::observe::chain;
 use crate::session::{Lease, Sender};
 
 /// How long a cancellation waits for the server to begin its answer to the request. Servers that stream begin
 /// at once; one that answers with one JSON body is told after this.
 const ANSWER_WAIT: Duration = Duration::from_millis(500);
+
+/// The pause before other processes are told again how a call ended, while what they share is out of reach. Arbitrary: it is
+/// asked nothing meanwhile, and repeats come to this process, where its calls are known.
+const TELL_AFTER: Duration = Duration::from_secs(1);
 
 /// Messages that wait to be sent to the server. More wait only if it talks faster than it listens.
 const OUTBOX_MAX: usize = 256;
@@ -359,21 +365,40 @@ impl Driver {
         let untold = backend.calls.token();
         self.backend.tasks.spawn(async move {
             let _untold = untold;
-            let (shared, me) = (&backend.shared, backend.replica);
-            // In this order: a record that is gone would let the answers be given again.
-            let told = match outcome {
-                Some(outcome) => match shared.remember(hold, me, outcome.into(), ttl).await {
-                    Ok(()) => shared.release(hold, me, ttl).await,
-                    error => error,
-                },
-                None if shared.has_others() => shared.release(hold, me, ttl).await,
-                None => shared.release(hold, me, Duration::ZERO).await,
+            let outcome = outcome.map(Bytes::from);
+            let Err(error) = backend.tell_outcome(hold, outcome.clone(), ttl).await else {
+                return;
             };
-            if let Err(error) = told {
-                let error = chain(&error);
-                tracing::warn!(?hold, error, "an outcome is known to this process alone");
+            let error = chain(&error);
+            tracing::warn!(?hold, error, "an outcome is known to this process alone");
+            let mut is_told = false;
+            // As many wait as are remembered here, and no longer.
+            while !is_told
+                && backend.stop.run_until_cancelled(sleep(TELL_AFTER)).await == Some(())
+                && backend.registry.remembers(hold)
+            {
+                let told = backend.tell_outcome(hold, outcome.clone(), ttl).await;
+                is_told = told.is_ok();
             }
         });
+    }
+}
+
+impl Backend {
+    async fn tell_outcome(
+        &self,
+        hold: HoldId,
+        outcome: Option<Bytes>,
+        ttl: Duration,
+    ) -> Result<(), Unavailable> {
+        let (shared, me) = (&self.shared, self.replica);
+        let has_others = shared.has_others();
+        // In this order: a record that is gone would let the answers be given again.
+        if let Some(outcome) = outcome {
+            shared.remember(hold, me, outcome, ttl).await?;
+        }
+        let keep = if has_others { ttl } else { Duration::ZERO };
+        shared.release(hold, me, keep).await
     }
 }
 
