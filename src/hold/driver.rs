@@ -102,6 +102,16 @@ impl Upstream {
     }
 }
 
+/// Whether the call stays with this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stay {
+    Here,
+    /// The process ends: the call is left to another as soon as what was noted as given has been given.
+    Leaving,
+    /// The same, of a call that was yet to hear where it stands: nothing is given any more.
+    LeavingUnheard,
+}
+
 struct Driver {
     backend: Arc<Backend>,
     caller: Arc<Caller>,
@@ -134,6 +144,7 @@ struct Driver {
     held: Option<GaugeGuard>,
     /// A call that was taken over hears first where it stands: before that no answer can be judged.
     recall: Option<Recall>,
+    stay: Stay,
     _counted: (GaugeGuard, TaskTrackerToken),
 }
 
@@ -147,6 +158,7 @@ enum Happened {
     Reissued(Box<Reissue>),
     Moved,
     Forgotten,
+    NoMoreMail,
     LegGone(LegId),
     Timer,
     Stop,
@@ -231,6 +243,7 @@ impl Driver {
             mailbox: None,
             held: None,
             recall: None,
+            stay: Stay::Here,
         };
         driver.begin(None);
         driver
@@ -267,14 +280,15 @@ impl Driver {
             .flatten()
             .min()
             .map(|moment| self.backend.clock.instant(moment));
+        let reads_mail = self.recall.is_none() || self.stay != Stay::Here;
         let mut inputs = Inputs::of(&self.call, &mut self.upstream, &mut self.sending);
         // Time and clients come before the server: one that never stops talking must not be all that is heard.
         tokio::select! {
             biased;
-            () = self.backend.stop.cancelled() => Happened::Stop,
+            () = self.backend.stop.cancelled(), if self.stay == Stay::Here => Happened::Stop,
             () = sleep_until(deadline) => Happened::Timer,
             leg = leg_gone(&self.legs) => Happened::LegGone(leg),
-            mail = next_mail(&mut self.mailbox), if self.recall.is_none() => mail,
+            mail = next_mail(&mut self.mailbox), if reads_mail => mail,
             happened = inputs.next() => happened,
         }
     }
@@ -301,9 +315,13 @@ impl Driver {
                     Ok(()) => {}
                 }
             }
+            Happened::Reissued(reissue) if self.stay == Stay::LeavingUnheard => {
+                self.give_back(&reissue);
+            }
             Happened::Reissued(reissue) => self.reissue(*reissue),
             Happened::Moved => self.moved(),
             Happened::Forgotten => self.note_again(),
+            Happened::NoMoreMail => self.mailbox = None,
             Happened::LegGone(leg) => {
                 self.legs.retain(|(attached, _)| *attached != leg);
                 self.feed(Event::LegGone(leg));
@@ -312,6 +330,7 @@ impl Driver {
             Happened::Stop => self.stop(),
         }
         self.carry_out();
+        self.leave_when_done();
     }
 
     /// Takes in the questions that waited on the session; unless they have to be answered first, the request goes

@@ -204,6 +204,11 @@ impl Backend {
         brought: &Brought,
         mailbox: mpsc::Sender<Mail>,
     ) -> Result<Option<Resumed>, Reply> {
+        // A place first: a driver that leaves its call to others waits for those who have one, so that nothing is noted as
+        // given which is not.
+        let Ok(place) = mailbox.clone().reserve_owned().await else {
+            return Ok(None);
+        };
         let taken = self.take(state, (round, digest)).await;
         let were_given = match taken {
             Taken::Fresh => false,
@@ -212,7 +217,7 @@ impl Backend {
             Taken::Otherwise => return Err(already_answered()),
             Taken::Lost(_) => {
                 tracing::warn!(hold = ?state.hold, "a held call was taken over by another replica");
-                let _ = mailbox.send(Mail::Moved).await;
+                drop(place.send(Mail::Moved));
                 mailbox.closed().await;
                 return Ok(None);
             }
@@ -228,16 +233,10 @@ impl Backend {
             were_given,
             sink,
         };
-        let is_sent = mailbox.send(Mail::Reissue(Box::new(reissue))).await.is_ok();
         // A message that its driver does not hear any more goes down with the last end of the mailbox.
+        drop(place.send(Mail::Reissue(Box::new(reissue))));
         drop(mailbox);
-        if is_sent && let Some(answer) = Answer::of(stream).await {
-            return Ok(Some(Resumed::Here(answer)));
-        }
-        if matches!(taken, Taken::Fresh) {
-            self.take_back(state, (round, digest)).await;
-        }
-        Ok(None)
+        Ok(Answer::of(stream).await.map(Resumed::Here))
     }
 
     /// Notes that the answers are about to be given. Should nobody be there to note it with, a call that is here goes on
@@ -277,11 +276,11 @@ impl Backend {
     }
 
     /// Takes the note back: nobody has given the answers.
-    async fn take_back(&self, state: &State, (round, digest): (Round, AnswersDigest)) {
-        let stake = self.stake(state.hold, state.owner);
+    pub(super) async fn take_back(&self, hold: HoldId, round: Round, digest: AnswersDigest) {
+        let stake = self.stake(hold, self.replica);
         if let Err(error) = self.shared.take_back(stake, round, digest).await {
             let error = chain(&error);
-            tracing::warn!(hold = ?state.hold, error, "answers count as given that were not");
+            tracing::warn!(?hold, error, "answers count as given that were not");
         }
     }
 

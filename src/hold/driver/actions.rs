@@ -8,14 +8,14 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use super::{Driver, Outgoing, Sending, Sent, Upstream};
+use super::{Driver, Outgoing, Sending, Sent, Stay, Upstream};
 use crate::call::{Action, Anew, Event, LegId, Reply, Rounds, SessionFate, failed};
-use crate::hold::LegEvent;
 use crate::hold::backend::Backend;
 use crate::hold::order::UpstreamRequest;
 use crate::hold::registry::MAILBOX_MAX;
 use crate::hold::seal::HoldId;
 use crate::hold::shared::{OUTCOME_BYTES_MAX, Unavailable};
+use crate::hold::{LegEvent, Reissue};
 use crate::observe::chain;
 use crate::session::{Lease, Sender};
 
@@ -260,12 +260,14 @@ impl Driver {
         // One that runs is taken over by the repeat of its leg, where it is noted that its answers were given.
         let is_noted = self.backend.shared.has_others();
         if self.seal.can_be_taken_over() && (self.call.is_parked() || is_noted) {
-            tracing::info!(
-                backend = self.backend.name,
-                hold = ?self.seal.hold(),
-                "a held call is left for another process"
-            );
-            return self.let_go();
+            self.stay = match self.recall {
+                None => Stay::Leaving,
+                Some(_) => Stay::LeavingUnheard,
+            };
+            if let Some(mailbox) = &mut self.mailbox {
+                mailbox.close();
+            }
+            return;
         }
         if self.call.is_parked() && self.can_be_run_elsewhere() {
             tracing::info!(
@@ -277,6 +279,35 @@ impl Driver {
             return self.feed(Event::PutOff);
         }
         self.feed(Event::Abandon("the gateway is shutting down"));
+    }
+
+    /// Leaves the call to another process once all mail was taken in and all answers have gone up.
+    pub(super) fn leave_when_done(&mut self) {
+        let has_more = self.mailbox.is_some() || self.sending.is_some() || !self.outbox.is_empty();
+        if self.stay == Stay::Here || has_more || self.call.is_ended() {
+            return;
+        }
+        tracing::info!(
+            backend = self.backend.name,
+            hold = ?self.seal.hold(),
+            "a held call is left for another process"
+        );
+        self.let_go();
+        self.carry_out();
+    }
+
+    /// The answers of a re-issue were noted, and are not given here.
+    pub(super) fn give_back(&self, reissue: &Reissue) {
+        if reissue.were_given {
+            return;
+        }
+        if let Some(hold) = self.seal.hold() {
+            let backend = Arc::clone(&self.backend);
+            let (round, digest) = (reissue.round, reissue.digest);
+            self.backend
+                .tasks
+                .spawn(async move { backend.take_back(hold, round, digest).await });
+        }
     }
 
     fn can_be_run_elsewhere(&self) -> bool {

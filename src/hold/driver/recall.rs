@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use tokio::sync::mpsc;
 
-use super::{Driver, Upstream};
+use super::{Driver, Stay, Upstream};
 use crate::call::{Call, Event, Loss, Moment, lost};
 use crate::hold::Mail;
 use crate::hold::backend::Backend;
@@ -92,6 +92,7 @@ impl TakenOver {
             mailbox: Some(mailbox),
             held: Some(backend.metrics.holds.count()),
             recall,
+            stay: Stay::Here,
             _counted: (backend.metrics.calls.count(), backend.calls.token()),
         };
         driver.recall_goes_on();

@@ -110,16 +110,15 @@ async fn general_message(
 
 /// What comes in next for the held call. Cancel-safe.
 pub(super) async fn next_mail(mailbox: &mut Option<mpsc::Receiver<Mail>>) -> Happened {
-    if let Some(mailbox) = mailbox
-        && let Some(mail) = mailbox.recv().await
-    {
-        return match mail {
-            Mail::Reissue(reissue) => Happened::Reissued(reissue),
-            Mail::Moved => Happened::Moved,
-            Mail::Forgotten => Happened::Forgotten,
-        };
+    let Some(mailbox) = mailbox else {
+        return std::future::pending().await;
+    };
+    match mailbox.recv().await {
+        Some(Mail::Reissue(reissue)) => Happened::Reissued(reissue),
+        Some(Mail::Moved) => Happened::Moved,
+        Some(Mail::Forgotten) => Happened::Forgotten,
+        None => Happened::NoMoreMail,
     }
-    std::future::pending().await
 }
 
 /// The next leg whose client goes away. Cancel-safe.
