@@ -39,6 +39,7 @@ mod replayed;
 mod replicas;
 mod restarts;
 mod resumed;
+mod returned;
 mod roots;
 mod sessions;
 mod shared;

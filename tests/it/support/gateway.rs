@@ -267,6 +267,16 @@ impl Gateway {
         let _ = within("the gateway to end", self.child.wait()).await;
     }
 
+    /// Stands still, with its connections open.
+    pub(crate) fn freeze(&self) {
+        signal(&self.child, Signal::STOP);
+    }
+
+    /// Goes on.
+    pub(crate) fn thaw(&self) {
+        signal(&self.child, Signal::CONT);
+    }
+
     /// Sends SIGTERM without waiting for the end.
     pub(crate) fn signal_end(&self) {
         signal(&self.child, Signal::TERM);

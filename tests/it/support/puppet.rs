@@ -102,6 +102,8 @@ pub(crate) enum Answers {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventIds {
     With,
+    /// They sort in the opposite order, and the store repeats what sorts after the last one.
+    Unsorted,
     Without,
 }
 

@@ -93,7 +93,7 @@ async fn post(
             let _counted = Counted::up(shared, |ledger| &mut ledger.exchanges);
             let stream = format!("post-{}", message["id"]);
             let manner = &shared.manner;
-            if manner.event_ids == EventIds::With && manner.answers == Answers::Events {
+            if manner.event_ids != EventIds::Without && manner.answers == Answers::Events {
                 let stored = shared.store.keep(&stream, scripted);
                 return go_on(reader, writer, shared, &stored, 0).await;
             }

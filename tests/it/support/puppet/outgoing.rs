@@ -69,6 +69,11 @@ impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
     pub(super) async fn replay(&mut self, seen: usize) -> Result<()> {
         self.write_head().await?;
         let events = self.stored.as_ref().map(|stream| stream.events());
+        let seen = match self.manner.event_ids {
+            // What came later sorts before it.
+            EventIds::Unsorted => usize::MAX,
+            EventIds::With | EventIds::Without => seen,
+        };
         for (at, data) in events.into_iter().flatten().enumerate().skip(seen) {
             self.write_event(at + 1, &data).await?;
         }
@@ -114,7 +119,7 @@ impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
             return Ok(());
         }
         self.write_head().await?;
-        if self.manner.event_ids == EventIds::With {
+        if self.manner.event_ids != EventIds::Without {
             self.event("").await?;
         }
         Ok(())
@@ -142,9 +147,11 @@ impl<'a, W: AsyncWrite + Unpin> Response<'a, W> {
     async fn write_event(&mut self, at: usize, data: &str) -> Result<()> {
         let end = self.manner.line_end;
         let mut event = String::new();
-        if self.manner.event_ids == EventIds::With {
-            event = format!("id: {}-{at}{end}", self.stream);
-        }
+        event += &match self.manner.event_ids {
+            EventIds::With => format!("id: {}-{at}{end}", self.stream),
+            EventIds::Unsorted => format!("id: {}-{}{end}", self.stream, 9999 - at),
+            EventIds::Without => String::new(),
+        };
         for line in data.split('\n') {
             event += &format!("data: {line}{end}");
         }
