@@ -20,6 +20,7 @@ use crate::translate::result::CacheHints;
 use crate::upstream::{Access, Program};
 
 mod access;
+mod address;
 mod backend;
 mod cluster;
 mod error;

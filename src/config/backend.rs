@@ -225,8 +225,11 @@ fn program(
 }
 
 fn at(text: &str) -> Result<Legacy, ConfigError> {
-    let url =
-        url::Url::parse(text).map_err(|error| wrong("legacy", format!("is no URL: {error}")))?;
+    let unlike = |error| {
+        let why = format!("is no URL, such as http://127.0.0.1:3000/mcp: {error}");
+        wrong("legacy", why)
+    };
+    let url = url::Url::parse(text).map_err(unlike)?;
     match url.scheme() {
         "http" | "https" | "ws" | "wss" => {}
         scheme => {

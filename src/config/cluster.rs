@@ -8,6 +8,7 @@ use http::uri::Authority;
 use serde::Deserialize;
 
 use super::access::{certificates_in, read};
+use super::address::address;
 use super::error::{ConfigError, wrong};
 use super::span::Span;
 use crate::cluster::redis::RedisUrl;
@@ -98,6 +99,7 @@ fn bracketed(address: IpAddr) -> String {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Cluster {
+    #[serde(deserialize_with = "address")]
     listen: SocketAddr,
     advertise: Option<String>,
     advertise_host_env: Option<String>,

@@ -9,6 +9,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
+use super::address;
 use super::backend::Backend;
 use super::cluster::Cluster;
 use super::error::{ConfigError, wrong};
@@ -83,7 +84,9 @@ pub(super) fn for_backend(
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    #[serde(default, deserialize_with = "address::optional")]
     listen: Option<SocketAddr>,
+    #[serde(default, deserialize_with = "address::optional")]
     admin: Option<SocketAddr>,
     threads: Option<usize>,
     keys: Option<Vec<String>>,

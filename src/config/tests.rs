@@ -53,7 +53,11 @@ fn values_override_defaults() {
 #[test]
 fn wrong_configurations_are_refused_whole() {
     for (top, part_of_message) in [
-        ("listen = \"nowhere\"", "invalid socket address"),
+        ("listen = \"nowhere\"", "IP address and a port, such as"),
+        ("listen = \"127.0.0.1\"", "IP address and a port, such as"),
+        ("admin = \"localhost:80\"", "IP address and a port, such as"),
+        ("listen = 80", "IP address and a port, such as"),
+        ("timers.hold_ttl = 10", "with its unit, such as"),
         ("lisen = \"127.0.0.1:1\"", "unknown field"),
         ("keys = [\"short\"]", "keys"),
         ("keys = []", "keys"),
