@@ -348,4 +348,20 @@ mod tests {
         assert_eq!(registry.outcomes.lock().unwrap().bytes, 0);
         assert_eq!(registry.live(), 0);
     }
+
+    /// However little is remembered: whoever learns it has it.
+    #[test]
+    fn what_is_learned_is_known_even_if_it_is_not_kept() {
+        let registry = Registry::new(9, 0);
+        let mut rounds = Rounds::default();
+        rounds.ask(&Reply::Result(Bytes::from_static(b"question")));
+        let outcome = Reply::Result(Bytes::from_static(b"outcome"));
+        rounds.finish(&outcome);
+        let found = registry.learn(hold(1), rounds, after(1), (Round(1), A));
+        assert!(matches!(found, Found::Outcome(_)), "{found:?}");
+        assert!(matches!(
+            registry.find(hold(1), Round(1), A),
+            Found::Nothing
+        ));
+    }
 }

@@ -50,6 +50,9 @@ of_both!(
     a_hold_without_a_record_is_not_taken_from_a_living_owner,
     a_released_hold_is_kept_for_as_long_as_told,
     a_record_has_an_end,
+    answers_that_were_not_given_may_be_taken_again,
+    whose_a_hold_is_can_be_asked_without_a_claim,
+    an_outcome_comes_from_the_owner_alone,
     outcomes_and_lists_are_kept_within_their_bounds,
 );
 
@@ -237,6 +240,55 @@ async fn a_released_hold_is_kept_for_as_long_as_told(shared: Arc<dyn Shared>) {
     shared.release(HOLD, B, Duration::ZERO).await.unwrap();
     assert_eq!(shared.claim(wanted_by(B)).await.unwrap(), mine(1, None));
     shared.release(HoldId([9; 16]), B, LONG).await.unwrap();
+}
+
+async fn answers_that_were_not_given_may_be_taken_again(shared: Arc<dyn Shared>) {
+    announce(&shared, &[A, B]).await;
+    let take = async |who, round, answers| {
+        let taken = shared.take(wanted_by(who), Round(round), answers).await;
+        taken.unwrap()
+    };
+    assert_eq!(take(A, 2, YES).await, Taken::Fresh);
+    // Others' notes, and those of other answers, stay.
+    for (who, round, answers) in [(B, 2, YES), (A, 2, NO), (A, 1, YES), (A, 3, YES)] {
+        let back = shared.take_back(wanted_by(who), Round(round), answers);
+        back.await.unwrap();
+        assert_eq!(take(A, 2, YES).await, Taken::Again(A));
+    }
+    let back = shared.take_back(wanted_by(A), Round(2), YES);
+    back.await.unwrap();
+    // The rounds before are over all the same.
+    assert_eq!(take(A, 1, YES).await, Taken::Otherwise);
+    assert_eq!(take(A, 2, NO).await, Taken::Fresh);
+    assert_eq!(take(A, 2, YES).await, Taken::Otherwise);
+}
+
+async fn whose_a_hold_is_can_be_asked_without_a_claim(shared: Arc<dyn Shared>) {
+    announce(&shared, &[A, B]).await;
+    let whose = async |who| shared.whose(wanted_by(who)).await.unwrap();
+    assert_eq!(whose(A).await, mine(0, None));
+    assert_eq!(whose(B).await, Claim::Other(A));
+    shared.leave(A).await.unwrap();
+    assert_eq!(whose(B).await, mine(1, None));
+    // It has not become his.
+    announce(&shared, &[A]).await;
+    assert_eq!(whose(B).await, Claim::Other(A));
+    assert_eq!(shared.claim(wanted_by(A)).await.unwrap(), mine(0, None));
+}
+
+async fn an_outcome_comes_from_the_owner_alone(shared: Arc<dyn Shared>) {
+    let outcome = |text: &'static str| Bytes::from_static(text.as_bytes());
+    announce(&shared, &[A, B]).await;
+    let told = shared.remember(HOLD, A, outcome("a"), LONG).await;
+    told.unwrap();
+    shared.leave(A).await.unwrap();
+    assert_eq!(shared.claim(wanted_by(B)).await.unwrap(), mine(1, None));
+    for (who, text, expected) in [(B, "b", "b"), (A, "late", "b")] {
+        let told = shared.remember(HOLD, who, outcome(text), LONG).await;
+        told.unwrap();
+        let recalled = shared.recall(HOLD).await.unwrap();
+        assert_eq!(recalled, Some(outcome(expected)));
+    }
 }
 
 async fn a_record_has_an_end(shared: Arc<dyn Shared>) {
