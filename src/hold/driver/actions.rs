@@ -395,11 +395,11 @@ impl Driver {
         let outcome = is_kept.then(|| rounds.to_bytes());
         let untold = backend.calls.token();
         self.backend.tasks.spawn(async move {
-            let _untold = untold;
             let outcome = outcome.map(Bytes::from);
-            let Err(error) = backend.tell_outcome(hold, outcome.clone(), ttl).await else {
-                return;
-            };
+            let told = backend.tell_outcome(hold, outcome.clone(), ttl).await;
+            // A process that is to end does not wait for what may be away for long.
+            drop(untold);
+            let Err(error) = told else { return };
             let error = chain(&error);
             tracing::warn!(?hold, error, "an outcome is known to this process alone");
             let mut is_told = false;
