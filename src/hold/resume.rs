@@ -13,7 +13,6 @@ use super::order::{Again, Answer};
 use super::registry::Found;
 use super::seal::{self, HoldId, ReplicaId, State};
 use super::shared::{Claim, Record, Stake, Taken, Unavailable};
-use super::takeover::shutting_down;
 use super::{Mail, Reissue, leg_channel};
 use crate::call::{AnswersDigest, Leg, Reply, Round, Rounds, already_answered, lost, unreached};
 use crate::observe::chain;
@@ -397,4 +396,9 @@ pub(super) fn outcome(found: Found, state: &State) -> Reply {
             state.is_safe_to_repeat,
         ),
     }
+}
+
+/// Nothing was touched: whoever comes next may go on.
+pub(super) fn shutting_down() -> Reply {
+    unreached("the gateway is shutting down")
 }

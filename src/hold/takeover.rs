@@ -15,7 +15,7 @@ use super::backend::Backend;
 use super::driver::TakenOver;
 use super::holdseal::HoldSeal;
 use super::registry::{Found, MAILBOX_MAX};
-use super::resume::{Owner, Sought, outcome};
+use super::resume::{Owner, Sought, outcome, shutting_down};
 use super::seal::{Replayable, State, Takeover};
 use crate::call::{Anew, Call, CallSpec, Kept, Reply, lost, unreached};
 use crate::observe::chain;
@@ -295,9 +295,4 @@ fn out_of_reach_unless_challenged(refused: Reply) -> Reply {
         // Whatever it was, it says nothing of the call.
         Reply::Error(_) | Reply::Result(_) => out_of_reach(),
     }
-}
-
-/// Nothing was touched: whoever comes next may go on.
-pub(super) fn shutting_down() -> Reply {
-    unreached("the gateway is shutting down")
 }
