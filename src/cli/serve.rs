@@ -47,6 +47,13 @@ pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
             "no sealing key is configured: a random one is used, which no other process knows and no restart keeps"
         );
     }
+    if let Some(file) = &settings.open_keys_file {
+        let file = file.display();
+        tracing::warn!(
+            %file,
+            "every user of this machine can read the sealing keys: take it away from others (chmod o-r)"
+        );
+    }
     let (backend, upstream) = (
         settings.backend.name.clone(),
         settings.backend.legacy.clone(),

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -219,12 +220,13 @@ impl File {
 
     fn into_settings(self) -> Result<Settings, ConfigError> {
         let listen = self.listen.unwrap_or_else(default_listen);
-        let (keys, keys_are_random) = match (self.keys, self.keys_file) {
+        let (keys, keys_are_random) = match (self.keys, &self.keys_file) {
             (Some(_), Some(_)) => return Err(wrong("keys_file", "does not go with `keys`")),
             (Some(keys), None) => (KeyTexts::listed(&keys).into_keys()?, false),
-            (None, Some(path)) => (KeyTexts::in_file(&path)?.into_keys()?, false),
+            (None, Some(path)) => (KeyTexts::in_file(path)?.into_keys()?, false),
             (None, None) => (SealingKeys::random()?, true),
         };
+        let open_keys_file = self.keys_file.filter(|path| is_open_to_all(path));
         let mut backends = self.backend.into_iter();
         let backend = backends
             .next()
@@ -262,6 +264,7 @@ impl File {
             admin: admin(self.admin, listen)?,
             keys: Arc::new(keys),
             keys_are_random,
+            open_keys_file,
             threads: threads(self.threads)?,
             principal: principal(self.principal.as_deref())?,
             anonymous: anonymous(self.anonymous, listen),
@@ -338,20 +341,29 @@ impl KeyTexts {
 
     fn into_keys(self) -> Result<SealingKeys, ConfigError> {
         let field = self.field;
-        let wrong_key = |which: String| ConfigError::Key {
+        let wrong_key = |which: String, source: BadKey| ConfigError::Key {
             field,
             which,
-            source: BadKey,
+            source,
         };
         let decode = |(place, text): (String, String)| -> Result<[u8; 32], ConfigError> {
             let bytes = STANDARD.decode(text.trim()).ok();
-            let key = bytes.and_then(|bytes| bytes.try_into().ok());
-            key.ok_or_else(|| wrong_key(place))
+            match bytes.and_then(|bytes| bytes.try_into().ok()) {
+                None => Err(wrong_key(place, BadKey::Form)),
+                Some(key) if key == [0; 32] => Err(wrong_key(place, BadKey::Zero)),
+                Some(key) => Ok(key),
+            }
         };
         let keys = self.texts.into_iter().map(decode);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        SealingKeys::new(&keys).map_err(|_| wrong_key("there is none".to_owned()))
+        SealingKeys::new(&keys).map_err(|error| wrong_key("there is none".to_owned(), error))
     }
+}
+
+/// Whether every user of the machine can read it. It was read before: what cannot be told does not keep it from use.
+fn is_open_to_all(path: &Path) -> bool {
+    const READ_BY_OTHERS: u32 = 0o004;
+    std::fs::metadata(path).is_ok_and(|file| file.mode() & READ_BY_OTHERS != 0)
 }
 
 fn principal(text: Option<&str>) -> Result<PrincipalSource, ConfigError> {
