@@ -31,8 +31,8 @@ pub fn load(
         path: path.display().to_string(),
         source,
     })?;
-    let file = form(&text).map_err(|error| error.of_file(path))?;
-    file.overridden(listen, admin).into_settings()
+    let settings = form(&text).and_then(|file| file.overridden(listen, admin).into_settings());
+    settings.map_err(|error| error.of_file(path))
 }
 
 /// Reads a configuration.
@@ -209,6 +209,10 @@ overrides!(LimitsTable over Limits {
     outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });
 
+/// What is said of a file without a server.
+const NO_BACKEND: &str = "there is none: add [[backend]] and below it legacy = \"http://127.0.0.1:3000/mcp\", the URL of your \
+    server, or command = [\"node\", \"server.js\"]";
+
 impl File {
     fn overridden(self, listen: Option<SocketAddr>, admin: Option<SocketAddr>) -> Self {
         Self {
@@ -230,7 +234,7 @@ impl File {
         let mut backends = self.backend.into_iter();
         let backend = backends
             .next()
-            .ok_or_else(|| wrong("backend", "there is none"))?;
+            .ok_or_else(|| wrong("backend", NO_BACKEND))?;
         if backends.next().is_some() {
             return Err(wrong(
                 "backend",
@@ -275,10 +279,21 @@ impl File {
                 .map(|host| host.to_ascii_lowercase())
                 .collect(),
             backend: backend.into_settings()?,
-            timers: self.timers.over(Timers::default())?,
+            timers: timers(self.timers)?,
             limits: self.limits.over(Limits::default())?,
         })
     }
+}
+
+/// The pause after a question is bounded by how long questions are gathered at all.
+fn timers(table: TimersTable) -> Result<Timers, ConfigError> {
+    let timers = table.over(Timers::default())?;
+    let (quiet, max) = (timers.call.gather_quiet, timers.call.gather_max);
+    if quiet > max {
+        let why = format!("{quiet:?} is more than `gather_max`, {max:?}");
+        return Err(wrong("gather_quiet", why));
+    }
+    Ok(timers)
 }
 
 /// More threads than any machine has cores.

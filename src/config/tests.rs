@@ -64,6 +64,8 @@ fn wrong_configurations_are_refused_whole() {
         ("lisen = \"127.0.0.1:1\"", "unknown field"),
         ("keys = [\"short\"]", "keys"),
         ("keys = []", "keys"),
+        ("timers.gather_quiet = \"1s\"", "than `gather_max`, 200ms"),
+        ("timers.gather_max = \"20ms\"", "30ms is more than"),
         ("principal = \"claim:sub\"", "principal"),
         ("anonymous = \"maybe\"", "unknown variant"),
         ("[timers]\nhold_ttl = \"soon\"", "expected number"),
