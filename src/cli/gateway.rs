@@ -181,7 +181,7 @@ impl Core {
     }
 
     /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
-    /// `hurry` says why they may not, then they are cancelled; responses are sent to their end; all sessions are
+    /// `hurry` says why they may not, then they are left to another process or cancelled; responses are sent to their end; all sessions are
     /// closed.
     pub(crate) async fn shutdown(self, hurry: impl Future<Output = &'static str>) {
         let (calls, connections) = (&self.backend.calls, &self.connections);
@@ -198,14 +198,16 @@ impl Core {
             tracing::info!(
                 running,
                 ?deadline,
-                "waiting for calls to end; a second signal cancels them"
+                "waiting for calls to end; a second signal ends the wait"
             );
         }
+        let mut open = 0;
         let is_late = tokio::select! {
             biased;
             () = calls.wait() => false,
             why = time_is_up.as_mut() => {
-                tracing::warn!(why, "calls are cancelled");
+                open = calls.len() as u64;
+                tracing::warn!(why, open, "calls have no more time");
                 true
             }
         };
@@ -226,6 +228,15 @@ impl Core {
         // Calls end first, so that their sessions are closed with the others.
         let farewell = async {
             calls.wait().await;
+            if is_late {
+                let left = self.backend.metrics.left.get();
+                let cancelled = open.saturating_sub(left);
+                tracing::warn!(
+                    left,
+                    cancelled,
+                    "calls were left to other processes, or cancelled"
+                );
+            }
             self.backend.pool.close_all();
             self.backend.tasks.close();
             self.backend.tasks.wait().await;
