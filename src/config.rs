@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub struct Settings {
     pub keys: Arc<SealingKeys>,
     /// The keys were drawn at start: states do not outlive the process.
     pub keys_are_random: bool,
+    /// The file with the keys, if every user of the machine can read it.
+    pub open_keys_file: Option<PathBuf>,
     /// What tells one caller from another.
     pub principal: PrincipalSource,
     /// What callers without credentials share.

@@ -98,6 +98,8 @@ pub struct Metrics {
     pub forwarded: Counter,
     /// Connections that were not let in at the listener for replicas.
     pub strangers: Counter,
+    /// Calls that were left to another process at the end of this one. For the log alone: who would read it any more?
+    pub left: Counter,
 }
 
 impl Default for Metrics {
@@ -152,6 +154,7 @@ impl Default for Metrics {
                 "strangers",
                 "Connections that were not let in at the listener for replicas",
             ),
+            left: Counter::default(),
             registry,
         }
     }

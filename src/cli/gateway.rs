@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::Failure;
 use holdfast::cache::commons::{Bounds, Commons};
 use holdfast::cache::naming::Naming;
 use holdfast::cache::results::Memory;
@@ -45,12 +46,7 @@ const FAREWELL_MAX: Duration = Duration::from_secs(3);
 #[derive(Debug, Args)]
 pub(crate) struct BackendArgs {
     /// The server behind, as http(s)://HOST:PORT/PATH or ws(s)://HOST:PORT/PATH
-    #[arg(
-        long,
-        value_name = "URL",
-        required_unless_present_any = ["config", "command"],
-        conflicts_with_all = ["config", "command"]
-    )]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["config", "command"])]
     upstream: Option<String>,
     /// Serve what this file configures
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
@@ -66,12 +62,19 @@ impl BackendArgs {
         &self,
         listen: Option<SocketAddr>,
         admin: Option<SocketAddr>,
-    ) -> Result<Settings, config::ConfigError> {
-        match (&self.config, &self.upstream) {
+    ) -> Result<Settings, Failure> {
+        let settings = match (&self.config, &self.upstream) {
             (Some(file), _) => config::load(file, listen, admin),
             (None, Some(upstream)) => Settings::for_upstream(upstream, listen, admin),
+            (None, None) if self.command.is_empty() => {
+                // clap would name `--upstream` alone.
+                return Err(Failure::Usage(anyhow!(
+                    "wants a server: --upstream URL, --config FILE, or -- COMMAND ARGS…"
+                )));
+            }
             (None, None) => Settings::for_command(self.command.clone(), listen, admin),
-        }
+        };
+        settings.map_err(|error| Failure::Usage(error.into()))
     }
 }
 
@@ -178,7 +181,7 @@ impl Core {
     }
 
     /// Ends the gateway: new calls are refused, running and held ones may finish until the deadline or until
-    /// `hurry` says why they may not, then they are cancelled; responses are sent to their end; all sessions are
+    /// `hurry` says why they may not, then they are left to another process or cancelled; responses are sent to their end; all sessions are
     /// closed.
     pub(crate) async fn shutdown(self, hurry: impl Future<Output = &'static str>) {
         let (calls, connections) = (&self.backend.calls, &self.connections);
@@ -195,14 +198,16 @@ impl Core {
             tracing::info!(
                 running,
                 ?deadline,
-                "waiting for calls to end; a second signal cancels them"
+                "waiting for calls to end; a second signal ends the wait"
             );
         }
+        let mut open = 0;
         let is_late = tokio::select! {
             biased;
             () = calls.wait() => false,
             why = time_is_up.as_mut() => {
-                tracing::warn!(why, "calls are cancelled");
+                open = calls.len() as u64;
+                tracing::warn!(why, open, "calls have no more time");
                 true
             }
         };
@@ -223,6 +228,15 @@ impl Core {
         // Calls end first, so that their sessions are closed with the others.
         let farewell = async {
             calls.wait().await;
+            if is_late {
+                let left = self.backend.metrics.left.get();
+                let cancelled = open.saturating_sub(left);
+                tracing::warn!(
+                    left,
+                    cancelled,
+                    "calls were left to other processes, or cancelled"
+                );
+            }
             self.backend.pool.close_all();
             self.backend.tasks.close();
             self.backend.tasks.wait().await;

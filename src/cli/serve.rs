@@ -40,11 +40,17 @@ pub(crate) struct ServeArgs {
 
 pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
     args.log_format.install();
-    let settings = args.backend.settings(args.listen, args.admin);
-    let settings = settings.map_err(|error| Failure::Usage(error.into()))?;
+    let settings = args.backend.settings(args.listen, args.admin)?;
     if settings.keys_are_random {
         tracing::warn!(
             "no sealing key is configured: a random one is used, which no other process knows and no restart keeps"
+        );
+    }
+    if let Some(file) = &settings.open_keys_file {
+        let file = file.display();
+        tracing::warn!(
+            %file,
+            "every user of this machine can read the sealing keys: take it away from others (chmod o-r)"
         );
     }
     let (backend, upstream) = (

@@ -26,8 +26,7 @@ pub(super) struct StdioArgs {
 
 pub(super) fn run(args: &StdioArgs) -> Result<(), Failure> {
     args.log_format.install();
-    let settings = args.backend.settings(None, None);
-    let mut settings = settings.map_err(|error| Failure::Usage(error.into()))?;
+    let mut settings = args.backend.settings(None, None)?;
     if settings.cluster.is_some() {
         return Err(Failure::Usage(anyhow!(
             "`cluster`: is for `holdfast serve`; this is a process of one client's own, and no other reaches its calls"

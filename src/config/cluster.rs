@@ -248,7 +248,7 @@ mod tests {
     use super::super::{Settings, parse};
     use super::*;
 
-    const KEY: &str = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    const KEY: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
 
     fn text(top: &str, cluster: &str) -> String {
         let backend = "[[backend]]\nlegacy = \"http://127.0.0.1:3000/mcp\"";

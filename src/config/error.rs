@@ -47,6 +47,15 @@ pub enum ConfigError {
         #[source]
         source: BadKey,
     },
+    /// What is wrong stands in this file.
+    #[error("{path}")]
+    InFile {
+        /// Which file.
+        path: String,
+        /// What is wrong.
+        #[source]
+        source: Box<Self>,
+    },
     /// No key could be drawn.
     #[error("no sealing key")]
     Randomness(#[from] NoRandomness),
@@ -54,16 +63,21 @@ pub enum ConfigError {
 
 impl ConfigError {
     pub(super) fn of_file(self, file: &Path) -> Self {
+        let path = file.display().to_string();
         match self {
             Self::Form {
                 line, column, why, ..
             } => Self::Form {
-                path: Some(file.display().to_string()),
+                path: Some(path),
                 line,
                 column,
                 why,
             },
-            other => other,
+            wrong @ (Self::Value { .. } | Self::Key { .. }) => Self::InFile {
+                path,
+                source: Box::new(wrong),
+            },
+            other @ (Self::Read { .. } | Self::InFile { .. } | Self::Randomness(_)) => other,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -30,8 +31,8 @@ pub fn load(
         path: path.display().to_string(),
         source,
     })?;
-    let file = form(&text).map_err(|error| error.of_file(path))?;
-    file.overridden(listen, admin).into_settings()
+    let settings = form(&text).and_then(|file| file.overridden(listen, admin).into_settings());
+    settings.map_err(|error| error.of_file(path))
 }
 
 /// Reads a configuration.
@@ -208,6 +209,10 @@ overrides!(LimitsTable over Limits {
     outcome_bytes_max: usize => outcome_bytes_max = Ok::<_, ConfigError>,
 });
 
+/// What is said of a file without a server.
+const NO_BACKEND: &str = "there is none: add [[backend]] and below it legacy = \"http://127.0.0.1:3000/mcp\", the URL of your \
+    server, or command = [\"node\", \"server.js\"]";
+
 impl File {
     fn overridden(self, listen: Option<SocketAddr>, admin: Option<SocketAddr>) -> Self {
         Self {
@@ -219,16 +224,17 @@ impl File {
 
     fn into_settings(self) -> Result<Settings, ConfigError> {
         let listen = self.listen.unwrap_or_else(default_listen);
-        let (keys, keys_are_random) = match (self.keys, self.keys_file) {
+        let (keys, keys_are_random) = match (self.keys, &self.keys_file) {
             (Some(_), Some(_)) => return Err(wrong("keys_file", "does not go with `keys`")),
             (Some(keys), None) => (KeyTexts::listed(&keys).into_keys()?, false),
-            (None, Some(path)) => (KeyTexts::in_file(&path)?.into_keys()?, false),
+            (None, Some(path)) => (KeyTexts::in_file(path)?.into_keys()?, false),
             (None, None) => (SealingKeys::random()?, true),
         };
+        let open_keys_file = self.keys_file.filter(|path| is_open_to_all(path));
         let mut backends = self.backend.into_iter();
         let backend = backends
             .next()
-            .ok_or_else(|| wrong("backend", "there is none"))?;
+            .ok_or_else(|| wrong("backend", NO_BACKEND))?;
         if backends.next().is_some() {
             return Err(wrong(
                 "backend",
@@ -262,6 +268,7 @@ impl File {
             admin: admin(self.admin, listen)?,
             keys: Arc::new(keys),
             keys_are_random,
+            open_keys_file,
             threads: threads(self.threads)?,
             principal: principal(self.principal.as_deref())?,
             anonymous: anonymous(self.anonymous, listen),
@@ -272,10 +279,21 @@ impl File {
                 .map(|host| host.to_ascii_lowercase())
                 .collect(),
             backend: backend.into_settings()?,
-            timers: self.timers.over(Timers::default())?,
+            timers: timers(self.timers)?,
             limits: self.limits.over(Limits::default())?,
         })
     }
+}
+
+/// The pause after a question is bounded by how long questions are gathered at all.
+fn timers(table: TimersTable) -> Result<Timers, ConfigError> {
+    let timers = table.over(Timers::default())?;
+    let (quiet, max) = (timers.call.gather_quiet, timers.call.gather_max);
+    if quiet > max {
+        let why = format!("{quiet:?} is more than `gather_max`, {max:?}");
+        return Err(wrong("gather_quiet", why));
+    }
+    Ok(timers)
 }
 
 /// More threads than any machine has cores.
@@ -338,20 +356,29 @@ impl KeyTexts {
 
     fn into_keys(self) -> Result<SealingKeys, ConfigError> {
         let field = self.field;
-        let wrong_key = |which: String| ConfigError::Key {
+        let wrong_key = |which: String, source: BadKey| ConfigError::Key {
             field,
             which,
-            source: BadKey,
+            source,
         };
         let decode = |(place, text): (String, String)| -> Result<[u8; 32], ConfigError> {
             let bytes = STANDARD.decode(text.trim()).ok();
-            let key = bytes.and_then(|bytes| bytes.try_into().ok());
-            key.ok_or_else(|| wrong_key(place))
+            match bytes.and_then(|bytes| bytes.try_into().ok()) {
+                None => Err(wrong_key(place, BadKey::Form)),
+                Some(key) if key == [0; 32] => Err(wrong_key(place, BadKey::Zero)),
+                Some(key) => Ok(key),
+            }
         };
         let keys = self.texts.into_iter().map(decode);
         let keys = keys.collect::<Result<Vec<_>, _>>()?;
-        SealingKeys::new(&keys).map_err(|_| wrong_key("there is none".to_owned()))
+        SealingKeys::new(&keys).map_err(|error| wrong_key("there is none".to_owned(), error))
     }
+}
+
+/// Whether every user of the machine can read it. It was read before: what cannot be told does not keep it from use.
+fn is_open_to_all(path: &Path) -> bool {
+    const READ_BY_OTHERS: u32 = 0o004;
+    std::fs::metadata(path).is_ok_and(|file| file.mode() & READ_BY_OTHERS != 0)
 }
 
 fn principal(text: Option<&str>) -> Result<PrincipalSource, ConfigError> {

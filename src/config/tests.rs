@@ -1,5 +1,8 @@
 //! Valid and invalid configurations.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -27,7 +30,7 @@ fn a_backend_is_enough_and_the_rest_has_defaults() {
 
 #[test]
 fn values_override_defaults() {
-    let key = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+    let key = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
     let text = format!(
         "listen = \"0.0.0.0:80\"\nkeys = [\"{key}\"]\nprincipal = \"header:X-User\"\n\
          [timers]\nhold_ttl = \"2m\"\n[limits]\nholds_max = 7\n{BACKEND}name = \"billing\"\nttl = \"5s\"\n"
@@ -61,6 +64,8 @@ fn wrong_configurations_are_refused_whole() {
         ("lisen = \"127.0.0.1:1\"", "unknown field"),
         ("keys = [\"short\"]", "keys"),
         ("keys = []", "keys"),
+        ("timers.gather_quiet = \"1s\"", "than `gather_max`, 200ms"),
+        ("timers.gather_max = \"20ms\"", "30ms is more than"),
         ("principal = \"claim:sub\"", "principal"),
         ("anonymous = \"maybe\"", "unknown variant"),
         ("[timers]\nhold_ttl = \"soon\"", "expected number"),
@@ -322,6 +327,14 @@ fn keys_may_stand_in_a_file_of_their_own() {
     let settings = with(&format!("{two}\r\n\n  {one}\n")).unwrap();
     assert!(!settings.keys_are_random);
     assert_eq!(settings.keys.derived("x").count(), 2);
+    let closed = with(&one).unwrap();
+    assert_eq!(closed.open_keys_file, None, "its owner alone reads it");
+    let mode = |mode| std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+    for (bits, is_open) in [(0o644, true), (0o604, true), (0o640, false), (0o600, false)] {
+        mode(bits);
+        let found = with(&one).unwrap().open_keys_file;
+        assert_eq!(found.is_some(), is_open, "{bits:o}");
+    }
     let newest = SealingKeys::new(&[[2; 32]]).unwrap();
     assert_eq!(
         settings.keys.derived("x").next(),
@@ -349,6 +362,10 @@ fn keys_may_stand_in_a_file_of_their_own() {
         (
             format!("[{one:?}, \"short\"]"),
             "`keys`: number 2: a sealing key is",
+        ),
+        (
+            format!("[{one:?}, {:?}]", STANDARD.encode([0; 32])),
+            "`keys`: number 2: 32 zero bytes are no secret",
         ),
     ] {
         let said = chain(&parse(&format!("keys = {bad}\n{backend}")).unwrap_err());

@@ -22,11 +22,13 @@ impl Guard {
             .iter()
             .any(|origin| !self.allows_origin(origin))
         {
-            return Some("this Origin is not allowed");
+            return Some(
+                "this Origin is not allowed; the operator can name it in `allowed_origins`",
+            );
         }
         let mut hosts = headers.get_all(HOST).iter();
         if self.is_loopback && !hosts.all(|host| self.allows_host(host)) {
-            return Some("this Host is not allowed");
+            return Some("this Host is not allowed; the operator can name it in `allowed_hosts`");
         }
         None
     }
@@ -82,7 +84,10 @@ mod tests {
     fn check(guard: &Guard, name: &'static str, value: &str, passes: bool) {
         let mut headers = HeaderMap::new();
         headers.insert(name, HeaderValue::from_str(value).unwrap());
-        assert_eq!(guard.refuses(&headers).is_none(), passes, "{name}: {value}");
+        let refused = guard.refuses(&headers);
+        assert_eq!(refused.is_none(), passes, "{name}: {value}");
+        let way_out = format!("`allowed_{name}s`");
+        assert!(refused.is_none_or(|why| why.contains(&way_out)));
     }
 
     #[test]

@@ -62,6 +62,15 @@ struct Restarts {
     not_before: Option<Instant>,
 }
 
+/// There is no such program, no such folder to start it in, or it may not be run.
+#[derive(Debug, thiserror::Error)]
+#[error("`{command}` cannot be started")]
+struct NotStarted {
+    command: String,
+    #[source]
+    source: std::io::Error,
+}
+
 /// What has become of a process.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
@@ -101,7 +110,10 @@ impl Stdio {
         }
         let (channel, carriage, parcels) = Channel::queued(self.limits.send_timeout);
         let process = Process::start(self, carriage);
-        let process = process.map_err(|error| UpstreamError::Connect(error.into()))?;
+        let process = process.map_err(|source| {
+            let command = self.program.command.clone();
+            UpstreamError::Connect(NotStarted { command, source }.into())
+        })?;
         self.tasks.spawn(process.carry(parcels));
         Ok(channel)
     }

@@ -146,6 +146,39 @@ async fn wrong_use_exits_with_2() {
     }
 }
 
+/// Whoever is refused reads what to write instead, and where.
+#[tokio::test]
+async fn a_refusal_says_the_way_out() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.path().to_str().unwrap();
+    let ways = ["--upstream URL", "--config FILE", "-- COMMAND"];
+    for command in ["serve", "stdio"] {
+        let refused = holdfast(&[command]).await;
+        assert_eq!(code(&refused), 2);
+        assert!(ways.iter().all(|way| err(&refused).contains(way)));
+    }
+    let relative = holdfast(&["serve", "--upstream", "127.0.0.1:3000/mcp"]).await;
+    assert!(
+        err(&relative).contains("such as http://127.0.0.1:3000/mcp"),
+        "{}",
+        err(&relative)
+    );
+    for (config, expected) in [
+        ("", "`backend`: there is none: add [[backend]]"),
+        (
+            "backend = [{ legacy = \"nowhere\" }]",
+            "`legacy`: is no URL",
+        ),
+        ("keys = [\"short\"]", "`keys`: number 1: a sealing key is"),
+    ] {
+        std::fs::write(path, config).unwrap();
+        let refused = holdfast(&["check-config", path]).await;
+        assert_eq!(code(&refused), 2);
+        let said = format!("holdfast: {path}: {expected}");
+        assert!(err(&refused).starts_with(&said), "{}", err(&refused));
+    }
+}
+
 #[tokio::test]
 async fn what_fails_at_run_time_exits_with_1() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -337,7 +337,11 @@ async fn a_program_that_cannot_be_started_is_a_clear_error() {
         message.contains("the server cannot be reached"),
         "{message}"
     );
-    logs(&gateway, "No such file").await;
+    logs(
+        &gateway,
+        "`/nonexistent/program` cannot be started: No such file",
+    )
+    .await;
     gateway.settled().await;
     let gateway = Config::command(&["false"]).start().await;
     let client = Client::of(&gateway);

@@ -103,7 +103,12 @@ async fn a_held_call_is_let_go() {
     for tool in ["name", "generally"] {
         stage.client.call(tool).await.asked();
     }
-    assert_eq!(stage.gateway.terminate().await, 0);
+    stage.gateway.signal_end();
+    let said_at_last = stage.gateway.log_to_the_end().await;
+    assert!(
+        said_at_last.contains("left=0 cancelled=2"),
+        "{said_at_last}"
+    );
     stage.puppet.settled().await;
     let ledger = stage.puppet.ledger();
     assert_eq!(ledger.answers.len(), 2, "both questions were cancelled");

@@ -256,7 +256,12 @@ async fn a_process_that_is_told_to_end_leaves_its_holds_to_the_next() {
     relay.config = relay.config.timer("shutdown_deadline", "100ms");
     let first = relay.start().await;
     let (request, asked) = held(&first, "name").await;
-    assert_eq!(first.terminate().await, 0);
+    first.signal_end();
+    let said_at_last = first.log_to_the_end().await;
+    assert!(
+        said_at_last.contains("left=1 cancelled=0"),
+        "{said_at_last}"
+    );
     assert_eq!(relay.puppet.ledger().cancellations.len(), 0);
     let second = relay.start().await;
     let reply = at(&second, &request).answer(&asked, said("name", "Ada"));

@@ -275,6 +275,7 @@ impl Driver {
                 hold = ?self.seal.hold(),
                 "a held call is left for another process to run again"
             );
+            self.backend.metrics.left.inc();
             self.forget_hold();
             return self.feed(Event::PutOff);
         }
@@ -292,6 +293,7 @@ impl Driver {
             hold = ?self.seal.hold(),
             "a held call is left for another process"
         );
+        self.backend.metrics.left.inc();
         self.let_go();
         self.carry_out();
     }

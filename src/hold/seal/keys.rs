@@ -24,10 +24,16 @@ pub const DERIVED_BYTES: usize = 32;
 const KEY_ID_BYTES: usize = 4;
 const NONCE_BYTES: usize = 24;
 
-/// A key that is not 32 bytes of base64.
+/// What is no key.
 #[derive(Debug, thiserror::Error)]
-#[error("a sealing key is 32 bytes in base64, as `holdfast keygen` prints")]
-pub struct BadKey;
+pub enum BadKey {
+    /// It is not 32 bytes of base64.
+    #[error("a sealing key is 32 bytes in base64, as `holdfast keygen` prints")]
+    Form,
+    /// Nobody has to guess it.
+    #[error("32 zero bytes are no secret; `holdfast keygen` prints a key")]
+    Zero,
+}
 
 /// The randomness of the operating system failed.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +75,7 @@ impl SealingKeys {
     /// When there is none.
     pub fn new(keys: &[[u8; 32]]) -> Result<Self, BadKey> {
         let mut keys = keys.iter().map(Key::new);
-        let first = keys.next().ok_or(BadKey)?;
+        let first = keys.next().ok_or(BadKey::Form)?;
         Ok(Self {
             first,
             older: keys.collect(),
