@@ -135,6 +135,10 @@ async fn a_call_that_is_asked_first_is_told_when_the_server_forgets_its_session(
     let session = stage.puppet.sessions()[0].clone();
     let question = form("name", name_schema());
     session.ask("elicitation/create", question).await;
+    // What comes after it on the same stream is refused at once: by then it has arrived.
+    let next = session.ask("tasks/list", json!({})).await;
+    let is_answered = |ledger: &Ledger| ledger.answers.iter().any(|given| given.id == next);
+    stage.puppet.until("the refusal", is_answered).await;
     let request = stage.client.tool("echo", json!({}));
     let asked = request.send().await.asked();
     stage.puppet.forget_sessions();
